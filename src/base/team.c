@@ -1,0 +1,161 @@
+#define _GNU_SOURCE
+#include "base/team.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+enum { SPINS = 20000, STACK_BYTES = 512 * 1024 };
+
+typedef struct member {
+    sn_team *team;
+    int index, cpu;
+    pthread_t thread;
+} member;
+
+struct sn_team {
+    int size, started;
+    member *members;
+    sn_task_fn fn;
+    void *context;
+    int64_t n_tasks;
+    _Alignas(64) atomic_uint round; /* raised once for each call; futex word */
+    _Alignas(64) atomic_llong next;
+    _Alignas(64) atomic_uint busy; /* members that have not finished this round; futex word */
+    atomic_bool stop;
+};
+
+static void futex_wait(atomic_uint *word, unsigned seen) {
+    syscall(SYS_futex, (unsigned *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(atomic_uint *word) {
+    syscall(SYS_futex, (unsigned *)word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+}
+
+static void wait_while(atomic_uint *word, unsigned seen) {
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != seen) return;
+        __builtin_ia32_pause();
+    }
+    while (atomic_load_explicit(word, memory_order_acquire) == seen) futex_wait(word, seen);
+}
+
+static void run_tasks(sn_team *t, int index) {
+    for (;;) {
+        int64_t task = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
+        if (task >= t->n_tasks) return;
+        t->fn(t->context, task, index);
+    }
+}
+
+static void *member_main(void *arg) {
+    member *m = arg;
+    sn_team *t = m->team;
+    if (m->cpu >= 0) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET((size_t)m->cpu, &set);
+        pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+    }
+    unsigned seen = 0;
+    for (;;) {
+        wait_while(&t->round, seen);
+        seen = atomic_load_explicit(&t->round, memory_order_acquire);
+        if (atomic_load(&t->stop)) return NULL;
+        run_tasks(t, m->index);
+        if (atomic_fetch_sub_explicit(&t->busy, 1, memory_order_acq_rel) == 1) futex_wake(&t->busy);
+    }
+}
+
+sn_status sn_team_open(int n_threads, const int *cpus, sn_team **out) {
+    *out = NULL;
+    if (n_threads < 1) return sn_fail(SN_ERR_USAGE, "a team needs at least one thread, not %d", n_threads);
+    sn_team *t = sn_alloc_zero(1, sizeof *t);
+    if (t) t->members = sn_alloc_zero((size_t)n_threads, sizeof *t->members);
+    if (!t || !t->members) {
+        sn_free(t);
+        return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a team of %d threads", n_threads);
+    }
+    t->size = n_threads;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    for (int i = 1; i < n_threads; i++) {
+        t->members[i] = (member){.team = t, .index = i, .cpu = cpus ? cpus[i] : -1};
+        if (pthread_create(&t->members[i].thread, &attr, member_main, &t->members[i])) {
+            pthread_attr_destroy(&attr);
+            sn_team_close(t);
+            return sn_fail(SN_ERR_NO_MEMORY, "cannot start thread %d of %d", i, n_threads);
+        }
+        t->started = i;
+    }
+    pthread_attr_destroy(&attr);
+    *out = t;
+    return SN_OK;
+}
+
+void sn_team_close(sn_team *t) {
+    if (!t) return;
+    atomic_store(&t->stop, true);
+    atomic_fetch_add(&t->round, 1);
+    futex_wake(&t->round);
+    for (int i = 1; i <= t->started; i++) pthread_join(t->members[i].thread, NULL);
+    sn_free(t->members);
+    sn_free(t);
+}
+
+int sn_team_size(const sn_team *t) { return t ? t->size : 1; }
+
+void sn_team_run(sn_team *t, int64_t n_tasks, sn_task_fn fn, void *context) {
+    if (!t || t->size == 1 || n_tasks <= 1) {
+        for (int64_t i = 0; i < n_tasks; i++) fn(context, i, 0);
+        return;
+    }
+    t->fn = fn;
+    t->context = context;
+    t->n_tasks = n_tasks;
+    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+    unsigned others = (unsigned)t->size - 1;
+    atomic_store_explicit(&t->busy, others, memory_order_relaxed);
+    atomic_fetch_add_explicit(&t->round, 1, memory_order_release);
+    futex_wake(&t->round);
+    run_tasks(t, 0);
+    for (unsigned left; (left = atomic_load_explicit(&t->busy, memory_order_acquire)) != 0;) wait_while(&t->busy, left);
+}
+
+/* A cgroup's quota, "max 100000" or "150000 100000" (v2), or two files (v1); 0 when there is none. */
+static int cgroup_cpus(void) {
+    long quota = 0, period = 0;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (f) {
+        if (fscanf(f, "%ld %ld", &quota, &period) != 2) quota = 0;
+        fclose(f);
+    } else {
+        if ((f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "r"))) {
+            if (fscanf(f, "%ld", &quota) != 1) quota = 0;
+            fclose(f);
+        }
+        if ((f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "r"))) {
+            if (fscanf(f, "%ld", &period) != 1) period = 0;
+            fclose(f);
+        }
+    }
+    return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
+}
+
+int sn_cpu_count(void) {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int quota = cgroup_cpus();
+    if (quota > 0 && quota < n) n = quota;
+    return n > 0 ? n : 1;
+}

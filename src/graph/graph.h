@@ -1,0 +1,178 @@
+/* The graph: values and nodes by id.
+ *
+ * A job is a set of programs over one table of persistent values (weights, gradients, optimizer states, KV cache):
+ * each program is a graph of its own, and a graph value either refers to an entry of that table or lives inside one
+ * run of the program. Graphs hold logical shapes and know no ranks; plan/ alone makes local ones.
+ *
+ * Passes append nodes and rewire uses; the order of `order` is the order of execution. */
+#ifndef SN_GRAPH_GRAPH_H
+#define SN_GRAPH_GRAPH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "graph/split.h"
+#include "program/attrs.h"
+#include "program/program.h"
+#include "tensor/shape.h"
+
+/* One entry an op, in graph/ops.def. */
+typedef enum sn_opcode {
+#define SN_OP(id) SN_OP_##id,
+#include "graph/ops.def"
+#undef SN_OP
+    SN_OP_COUNT
+} sn_opcode;
+
+typedef uint32_t sn_vid; /* a value of a graph */
+typedef uint32_t sn_nid; /* a node of a graph */
+typedef uint32_t sn_pid; /* a persistent value of a job */
+#define SN_NONE UINT32_MAX
+
+/* What an axis of a parameter means. Split passes read these tags, never names. */
+typedef enum sn_axis { SN_AXIS_NONE, SN_AXIS_EMBED, SN_AXIS_HEADS, SN_AXIS_KV_HEADS, SN_AXIS_MLP, SN_AXIS_VOCAB, SN_AXIS_EXPERT, SN_AXIS_RANK } sn_axis;
+
+/* Where a value waits between its uses. */
+typedef struct sn_home {
+    sn_tier tier;
+    sn_split split;
+    sn_dtype form;
+} sn_home;
+
+/* Where a persistent value's first contents come from; io/ and engine/ fill and read it. */
+typedef struct sn_source {
+    int32_t file;      /* index of an opened model file; -1: no file */
+    int32_t tensor;    /* index of the tensor in that file */
+    int32_t row_heads; /* > 0: the file's rows are permuted as llama.cpp permutes q and k, with this many heads */
+    int32_t transposed; /* the file holds [in, out] where the graph has [out, in], or the reverse */
+    int32_t init;      /* without a file: sn_init */
+    float scale;       /* of SN_INIT_NORMAL (standard deviation) and SN_INIT_UNIFORM (bound); the value of SN_INIT_CONST */
+} sn_source;
+typedef enum sn_init { SN_INIT_ZERO, SN_INIT_CONST, SN_INIT_NORMAL, SN_INIT_UNIFORM } sn_init;
+
+typedef struct sn_persistent {
+    const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
+    sn_shape shape;   /* logical */
+    sn_class class_of;
+    sn_home rest;     /* rest.form is the dtype of its bytes */
+    uint8_t axes[SN_MAX_DIMS]; /* sn_axis */
+    bool trainable;
+    bool decays;      /* weight decay applies (matrices; not norms and biases) */
+    int32_t layer;    /* block number; -1: outside the blocks */
+    sn_source source;
+    sn_pid parent;    /* of a gradient, state or master: its weight; SN_NONE otherwise */
+} sn_persistent;
+
+typedef struct sn_value {
+    const char *name; /* may be NULL */
+    sn_shape shape;   /* logical */
+    sn_dtype dtype;   /* form of the result */
+    sn_class class_of;
+    sn_split result;  /* split of the result, inferred from the ops */
+    sn_home rest;     /* for values that cross from forward to backward; default: as the result, on the device */
+    bool has_rest;    /* a place pass set it */
+    sn_pid persistent; /* SN_NONE: transient */
+    bool input;       /* a named input of the program: rests in the host tier, filled by the engine */
+    bool output;      /* a named output of the program: rests in the host tier, read by the engine */
+    sn_nid producer;  /* SN_NONE for inputs and persistent values */
+} sn_value;
+
+/* An edge into a node: which value, and the form and split in which the op wants it. */
+typedef struct sn_use {
+    sn_vid value; /* SN_NONE: absent optional input */
+    sn_dtype form;   /* SN_DTYPE_COUNT: as it is */
+    sn_split split;  /* valid when has_split */
+    bool has_split;
+} sn_use;
+
+typedef enum sn_phase { SN_PHASE_FORWARD, SN_PHASE_BACKWARD, SN_PHASE_UPDATE } sn_phase;
+
+typedef struct sn_node {
+    sn_opcode op;
+    uint8_t n_in, n_out;
+    uint8_t phase; /* sn_phase */
+    bool dead;     /* removed by a pass; keeps its id */
+    int32_t layer; /* block number; -1: outside the blocks */
+    sn_use in[SN_MAX_IN];
+    sn_vid out[SN_MAX_OUT];
+    sn_attrs attrs;
+    const char *name;
+    const char *made_by; /* pass, or "model" */
+    sn_nid origin;       /* the node it was cloned or derived from; SN_NONE */
+    uint32_t site;       /* random site: a clone keeps its origin's */
+    sn_nid after;        /* ordering edge: runs after this node; SN_NONE */
+} sn_node;
+
+struct sn_job;
+
+typedef struct sn_graph {
+    const char *name; /* program name */
+    struct sn_job *job;
+    sn_value *values;
+    size_t n_values, cap_values;
+    sn_node *nodes;
+    size_t n_nodes, cap_nodes;
+    sn_nid *order; /* execution order; holds every live node once */
+    size_t n_order, cap_order;
+    /* State of the builder: the pass, phase, layer and name prefix that new nodes get, and its first error. */
+    const char *made_by;
+    sn_phase phase;
+    int32_t layer;
+    sn_status status;
+    size_t insert_at; /* position in `order` for new nodes; SIZE_MAX: at the end */
+} sn_graph;
+
+enum { SN_MAX_PROGRAMS = 8 };
+
+typedef struct sn_job {
+    sn_pool pool; /* names */
+    sn_persistent *persistent;
+    size_t n_persistent, cap_persistent;
+    sn_graph *graphs[SN_MAX_PROGRAMS];
+    int n_graphs;
+    sn_mesh mesh;
+    uint32_t next_site;
+} sn_job;
+
+sn_status sn_job_new(sn_job **out);
+void sn_job_free(sn_job *job);
+
+/* Adds an empty program; name is copied. NULL with the error set when it cannot. */
+sn_graph *sn_job_add_graph(sn_job *job, const char *name);
+sn_graph *sn_job_graph(const sn_job *job, const char *name); /* NULL: no such program */
+
+/* Adds a persistent value on the device tier, whole, not trainable; the caller adjusts the entry. SN_NONE on failure. */
+sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, sn_dtype form, sn_shape shape);
+sn_pid sn_job_find(const sn_job *job, const char *name);
+
+/* The builder. Errors are sticky: after the first, calls return SN_NONE and g->status holds the code, so that a model
+ * reads like its maths and checks once. */
+sn_vid sn_input(sn_graph *g, const char *name, sn_dtype dtype, sn_shape shape);
+sn_vid sn_use_persistent(sn_graph *g, sn_pid p); /* the value of graph g that stands for p; made on first use */
+void sn_mark_output(sn_graph *g, sn_vid v, const char *name);
+
+/* Appends a node at g->insert_at. in[] may hold SN_NONE for absent optional inputs. out[] receives n_out values. */
+sn_nid sn_append(sn_graph *g, sn_opcode op, const sn_attrs *attrs, int n_in, const sn_vid *in, const char *name, sn_vid *out);
+/* The same for an op with one wanted output. */
+sn_vid sn_append1(sn_graph *g, sn_opcode op, const sn_attrs *attrs, int n_in, const sn_vid *in, const char *name);
+
+const char *sn_name(sn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Checks every rule that a pass must keep: ids in range, values defined before use, shapes and dtypes as the ops
+ * say, persistent values mutated in order. The message names the node and the pass. */
+sn_status sn_graph_verify(const sn_graph *g);
+
+/* Removes nodes whose outputs nobody uses, from `order`. */
+sn_status sn_graph_drop_unused(sn_graph *g);
+
+/* One line a node, as text that diffs. */
+struct sn_str;
+void sn_graph_print(const sn_graph *g, struct sn_str *out);
+
+/* The call record of a node at logical shapes, data pointers NULL. */
+struct sn_call;
+void sn_node_call(const sn_graph *g, const sn_node *n, struct sn_call *call);
+
+#endif

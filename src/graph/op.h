@@ -1,0 +1,54 @@
+/* The op interface: what the frame knows about an op. One table entry an op, defined in its folder under ops/. */
+#ifndef SN_GRAPH_OP_H
+#define SN_GRAPH_OP_H
+
+#include "graph/graph.h"
+#include "program/kernel.h"
+
+typedef struct sn_cost {
+    double flops, bytes; /* arithmetic; bytes read and written */
+} sn_cost;
+
+typedef struct sn_op {
+    const char *name;
+    int min_in, max_in, n_out;
+    uint32_t mutates; /* bit i: input i is changed in place */
+
+    /* Names of the attribute slots, for explain; NULL for unused ones. */
+    const char *int_attrs[SN_ATTR_INTS], *float_attrs[SN_ATTR_FLOATS];
+
+    /* Sets shape and dtype of every output from the inputs and attributes; refuses what does not fit together,
+     * naming wanted and found. An output that is not wanted under these attributes gets rank 0. */
+    sn_status (*shape)(sn_call *c);
+
+    /* Index letters of inputs and outputs, as in "tk,nk,n->tn": one letter a dimension.
+     * lower case: the axis may be split (outputs with the letter are split alike); a lower-case letter that stands in
+     *   inputs only is summed over, so outputs become partial;
+     * upper case: the axis must be whole.
+     * With attributes because e.g. a transposed operand has its letters swapped. NULL: everything must be whole. */
+    const char *(*axes)(const sn_call *c);
+
+    /* Whether some kernel takes input i in this form as it is (a quantised weight, say). NULL: only as the shape rule wants. */
+    bool (*accepts)(const sn_call *c, int input, sn_dtype form);
+
+    /* Appends the gradient. dout[i] is the gradient of output i (SN_NONE: not needed or zero). Sets din[i] for each
+     * input that want[i] asks for; din[] starts as SN_NONE. NULL: the op has no gradient. */
+    sn_status (*grad)(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *want, sn_vid *din);
+
+    /* NULL: zero flops, every argument once. */
+    sn_cost (*cost)(const sn_call *c);
+
+    /* alias[o]: bits of the inputs whose bytes output o may take when that input dies here. The kernel must then work
+     * in place, element by element. */
+    uint32_t alias[SN_MAX_OUT];
+
+    /* Kernels by preference, best first, NULL-terminated list of tables each ended by a NULL name. */
+    const sn_kernel *kernels[4];
+} sn_op;
+
+extern const sn_op *const sn_ops[SN_OP_COUNT];
+
+/* The best kernel of this device for these forms and shapes under these cpu features (or sm version); NULL: none. */
+const sn_kernel *sn_kernel_find(const sn_op *op, sn_device_kind device, uint32_t features, const sn_call *c);
+
+#endif

@@ -1,0 +1,38 @@
+/* How a value is spread over the ranks of a mesh. */
+#ifndef SN_GRAPH_SPLIT_H
+#define SN_GRAPH_SPLIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Mesh axes in nesting order, the outermost first. */
+typedef enum sn_mesh_axis { SN_MESH_DP, SN_MESH_TP, SN_MESH_CP, SN_MESH_PP, SN_MESH_EP, SN_MESH_AXES } sn_mesh_axis;
+
+typedef struct sn_mesh {
+    int size[SN_MESH_AXES]; /* 1 where unused */
+} sn_mesh;
+
+/* whole: every rank holds all of it. shard: each rank holds a run of units of one axis. partial: each rank holds a
+ * summand. at: only the rank with this index holds it. */
+typedef enum sn_split_kind { SN_WHOLE, SN_SHARD, SN_PARTIAL, SN_AT } sn_split_kind;
+
+enum { SN_SPLIT_FLAT = 0xff }; /* shard of the flattened tensor, not of one dimension */
+
+typedef struct sn_split_axis {
+    uint8_t kind; /* sn_split_kind */
+    uint8_t dim;  /* of a shard: dimension, or SN_SPLIT_FLAT */
+    uint16_t at;  /* of SN_AT: index */
+    int32_t unit; /* of a shard: elements that stay together */
+} sn_split_axis;
+
+typedef struct sn_split {
+    sn_split_axis axis[SN_MESH_AXES];
+} sn_split;
+
+static inline bool sn_split_is_whole(const sn_split *s) {
+    for (int i = 0; i < SN_MESH_AXES; i++)
+        if (s->axis[i].kind != SN_WHOLE) return false;
+    return true;
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* A program: a flat list of instructions over arenas, as a plan laid it out.
+ *
+ * An instruction is plain data of fixed size. Arguments name bytes by (arena, offset); nothing in a program points
+ * into a graph, so it can be printed, compared and walked by anything. */
+#ifndef SN_PROGRAM_PROGRAM_H
+#define SN_PROGRAM_PROGRAM_H
+
+#include <stdint.h>
+
+#include "program/kernel.h"
+
+/* Where bytes live. A device says which tiers it addresses directly: on a CPU, host memory is device memory. */
+typedef enum sn_tier { SN_TIER_DEVICE, SN_TIER_HOST, SN_TIER_DISK, SN_TIER_COUNT } sn_tier;
+const char *sn_tier_name(sn_tier t);
+
+/* Rows of the bill. GAP is alignment and holes of an arena at its peak. */
+#define SN_CLASS_LIST(X)                                                                                           \
+    X(WEIGHTS, "weights")                                                                                          \
+    X(GRADIENTS, "gradients")                                                                                      \
+    X(OPTIMIZER, "optimizer")                                                                                      \
+    X(ACTIVATIONS, "activations")                                                                                  \
+    X(KV_CACHE, "kv_cache")                                                                                        \
+    X(COMMUNICATION, "communication")                                                                              \
+    X(STAGING, "staging")                                                                                          \
+    X(WORKSPACE, "workspace")                                                                                      \
+    X(GAP, "gap")
+typedef enum sn_class {
+#define X(id, name) SN_CLASS_##id,
+    SN_CLASS_LIST(X)
+#undef X
+        SN_CLASS_COUNT
+} sn_class;
+const char *sn_class_name(sn_class c);
+
+typedef enum sn_queue { SN_QUEUE_COMPUTE, SN_QUEUE_COPY, SN_QUEUE_COMM, SN_QUEUE_IO, SN_QUEUE_COUNT } sn_queue;
+const char *sn_queue_name(sn_queue q);
+
+enum { SN_NO_ARENA = 0xff };
+
+typedef struct sn_arg {
+    uint64_t offset;
+    uint8_t arena;  /* sn_tier of the arena; SN_NO_ARENA: an absent optional input */
+    uint8_t writes; /* an output, or an input that the op mutates */
+    uint8_t class_of; /* sn_class */
+    sn_dtype dtype;
+    sn_shape shape;
+    uint32_t value; /* id in the graph, for explain and the tests */
+} sn_arg;
+
+enum { SN_MAX_WAITS = SN_QUEUE_COUNT };
+
+typedef struct sn_instr {
+    const char *op;          /* name */
+    const sn_kernel *kernel;
+    sn_arg in[SN_MAX_IN], out[SN_MAX_OUT];
+    uint8_t n_in, n_out, queue;
+    sn_attrs attrs;
+    uint64_t scratch_offset, scratch_bytes; /* in the device arena */
+    /* wait[q]: this instruction starts after the instruction of queue q that signals count wait[q]; 0: no wait.
+     * Every instruction signals its own queue: the k-th of a queue (from 1) raises that queue's event to k. */
+    uint32_t wait[SN_MAX_WAITS];
+    uint32_t signal;
+    uint32_t node;           /* id in the graph */
+    const char *name;        /* of the node: "layers.0.q_proj" */
+    const char *made_by;     /* the pass, or "model" */
+    double flops, bytes;     /* cost, for the time estimate */
+} sn_instr;
+
+typedef struct sn_program {
+    const char *name; /* "forward_backward" */
+    sn_instr *instrs;
+    uint32_t count;
+    uint64_t transient_bytes[SN_TIER_COUNT]; /* beyond the persistent part, by arena */
+} sn_program;
+
+#endif
