@@ -42,8 +42,8 @@ typedef struct sn_op {
      * in place, element by element. */
     uint32_t alias[SN_MAX_OUT];
 
-    /* Kernels by preference, best first, NULL-terminated list of tables each ended by a NULL name. */
-    const sn_kernel *kernels[4];
+    /* Kernels by preference, best first, a NULL-ended list of tables, each ended by an entry without a name. */
+    const sn_kernel *kernels[10];
 } sn_op;
 
 extern const sn_op *const sn_ops[SN_OP_COUNT];
