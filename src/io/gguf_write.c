@@ -136,7 +136,7 @@ sn_status sn_gguf_add_tensor(sn_gguf_writer *w, const char *name, sn_dtype dtype
     if (!added) return sn_fail(SN_ERR_USAGE, "%s: tensor %s added twice", w->path, name);
     w->tensors[w->tensor_count++] =
         (sn_gguf_tensor){.name = w->names.items[index].text, .dtype = dtype, .shape = *shape, .offset = w->size, .bytes = bytes};
-    if (__builtin_add_overflow(w->size, (uint64_t)bytes, &w->size) || w->size > INT64_MAX - w->alignment)
+    if (__builtin_add_overflow(w->size, (uint64_t)bytes, &w->size) || w->size > (uint64_t)INT64_MAX - w->alignment)
         return sn_fail(SN_ERR_SHAPE, "%s: tensor %s: the file's size overflows", w->path, name);
     w->size = (w->size + w->alignment - 1) / w->alignment * w->alignment; /* llama.cpp wants each tensor padded, the last too */
     return SN_OK;

@@ -219,6 +219,17 @@ static sn_status write_index(const sn_st_writer *w) {
     return s;
 }
 
+/* A reader takes STEM.safetensors before the index: what an earlier save left in the other layout must not win. */
+static sn_status remove_older(const sn_st_writer *w) {
+    sn_str path = {0};
+    sn_str_printf(&path, "%s/%s.safetensors%s", w->folder, w->stem, w->file_count > 1 ? "" : ".index.json");
+    sn_status s = SN_OK;
+    if (path.failed) s = no_memory(w);
+    else if (unlink(path.data) && errno != ENOENT) s = sn_fail(SN_ERR_FILE, "cannot remove %s: %s", path.data, strerror(errno));
+    sn_str_free(&path);
+    return s;
+}
+
 sn_status sn_st_write_finish(sn_st_writer *w) {
     if (!w->begun) return sn_fail(SN_ERR_USAGE, "%s: finished before it was begun", target(w));
     for (size_t i = 0; i < w->tensor_count; i++)
@@ -226,5 +237,7 @@ sn_status sn_st_write_finish(sn_st_writer *w) {
             return sn_fail(SN_ERR_USAGE, "%s: tensor %s: %" PRIu64 " of %" PRIu64 " bytes were written", target(w), w->tensors[i].name,
                            w->written[i], w->tensors[i].bytes);
     for (size_t i = 0; i < w->file_count; i++) SN_TRY(sn_file_commit(&w->files[i].fd, w->files[i].temporary, w->files[i].path));
-    return w->file_count > 1 ? write_index(w) : SN_OK;
+    if (w->path) return SN_OK;
+    if (w->file_count > 1) SN_TRY(write_index(w));
+    return remove_older(w);
 }
