@@ -1,0 +1,12 @@
+/* reduce_scatter: each rank holds a summand of n elements and gets its shard of the sum, ceil(units / ranks) * unit elements of
+ * the flattened tensor. Sums are f32 in rank order, rounded once; what lies beyond n is zero. Collective. */
+#ifndef SN_OPS_REDUCE_SCATTER_H
+#define SN_OPS_REDUCE_SCATTER_H
+
+#include "program/kernel.h"
+
+enum { SN_REDUCE_SCATTER_AXIS = 0, /* int: mesh axis */ SN_REDUCE_SCATTER_UNIT = 1, /* int: elements that stay together */ SN_REDUCE_SCATTER_N = 2, /* int: logical elements */ SN_REDUCE_SCATTER_RANKS = 3 /* int: ranks of the call; 0 in a graph, whose shapes are logical */ };
+
+extern const sn_kernel sn_reduce_scatter_cpu[];
+
+#endif
