@@ -64,9 +64,9 @@ void sn_set_no_out(sn_call *c, int o) {
 }
 
 const char *sn_axes_same(int rank, int n_in, int n_out) {
-#define ROW(x)                                                                                                                             \
-    { x "->", x "->" x, x "->" x "," x }, {x "," x "->", x "," x "->" x, x "," x "->" x "," x}, {                                          \
-        x "," x "," x "->", x "," x "," x "->" x, x "," x "," x "->" x "," x                                                               \
+#define ROW(x)                                                                                  \
+    {x "->", x "->" x, x "->" x "," x}, {x "," x "->", x "," x "->" x, x "," x "->" x "," x}, { \
+        x "," x "," x "->", x "," x "," x "->" x, x "," x "," x "->" x "," x                    \
     }
     static const char *const letters[SN_MAX_DIMS][3][3] = {{ROW("a")}, {ROW("ab")}, {ROW("abc")}, {ROW("abcd")}, {ROW("abcde")}};
 #undef ROW
@@ -82,6 +82,15 @@ bool sn_accepts_float(const sn_call *c, int input, sn_dtype form) {
 sn_vid sn_in(const sn_node *n, int i) { return i < n->n_in ? n->in[i].value : SN_NONE; }
 
 sn_vid sn_in_form(sn_graph *g, sn_vid v, sn_dtype form) {
-    if (v == SN_NONE || g->values[v].dtype == form) return v;
+    if (v == SN_NONE || g->status != SN_OK || g->values[v].dtype == form) return v;
     return sn_append1(g, SN_OP_cast, &(sn_attrs){.i = {form}}, 1, &v, NULL);
+}
+
+sn_cost sn_cost_each(const sn_call *c, double flops_an_element, uint32_t mutates) {
+    sn_cost cost = {.flops = flops_an_element * (double)sn_elements(&c->in[0])};
+    for (int i = 0; i < c->n_in; i++)
+        if (sn_has(c, i)) cost.bytes += (double)sn_tensor_bytes(&c->in[i]) * (mutates >> i & 1 ? 2 : 1);
+    for (int o = 0; o < c->n_out; o++)
+        if (c->out[o].shape.rank) cost.bytes += (double)sn_tensor_bytes(&c->out[o]);
+    return cost;
 }

@@ -26,4 +26,7 @@ bool sn_accepts_float(const sn_call *c, int input, sn_dtype form); /* every inpu
 sn_vid sn_in(const sn_node *n, int i);
 sn_vid sn_in_form(sn_graph *g, sn_vid v, sn_dtype form);
 
+/* Arithmetic by element of input 0; bytes of every argument once, and of the inputs in `mutates` twice. */
+sn_cost sn_cost_each(const sn_call *c, double flops_an_element, uint32_t mutates);
+
 #endif

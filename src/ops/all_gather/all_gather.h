@@ -5,7 +5,11 @@
 
 #include "program/kernel.h"
 
-enum { SN_ALL_GATHER_AXIS = 0, /* int: mesh axis */ SN_ALL_GATHER_UNIT = 1, /* int: elements that stay together */ SN_ALL_GATHER_N = 2, /* int: logical elements */ SN_ALL_GATHER_RANKS = 3 /* int: ranks of the call; 0 in a graph, whose shapes are logical */ };
+enum {
+    SN_ALL_GATHER_AXIS = 0,
+    /* int: sn_mesh_axis */ SN_ALL_GATHER_UNIT = 1,
+    /* int: elements that stay together */ SN_ALL_GATHER_N = 2 /* int: elements of the whole tensor */
+};
 
 extern const sn_kernel sn_all_gather_cpu[];
 

@@ -6,12 +6,18 @@
 
 enum { RANKS_MOST = 1024 };
 
+/* Bytes of n elements, whole blocks. */
+static size_t bytes_of(sn_dtype form, int64_t n) { return (size_t)(n / sn_dtypes[form].block * sn_dtypes[form].bytes); }
+
 static void gather_peers(const sn_call *c, const void *const *peers, int ranks) {
     const sn_tensor *x = &c->in[0], *y = &c->out[0];
-    const int64_t shard = sn_elements(x), width = sn_dtypes[x->dtype].bytes;
-    for (int r = 0; r < ranks; r++)
-        memcpy(sn_element(y, shard * r < sn_elements(y) ? shard * r : 0), peers[r],
-               (size_t)(sn_shard_used(c->attrs.i[SN_ALL_GATHER_N], shard, r) * width));
+    const int64_t shard = sn_elements(x), n = sn_elements(y);
+    char *to = y->data;
+    for (int r = 0; r < ranks; r++) {
+        const size_t bytes = bytes_of(x->dtype, sn_shard_used(n, shard, r));
+        if (bytes) memcpy(to, peers[r], bytes);
+        to += bytes;
+    }
 }
 
 static void all_gather_run(const sn_call *c) {
@@ -26,8 +32,4 @@ static void all_gather_run(const sn_call *c) {
     c->comm->done(c->comm);
 }
 
-static bool all_gather_takes(const sn_call *c) { return c->attrs.i[SN_ALL_GATHER_RANKS] <= RANKS_MOST; }
-
-const sn_kernel sn_all_gather_cpu[] = {
-    {.name = "reference", .device = SN_DEVICE_CPU, .needs = SN_CPU_REFERENCE, .takes = all_gather_takes, .run = all_gather_run},
-    {.name = NULL}};
+SN_ONE_KERNEL(sn_all_gather_cpu, "reference", SN_CPU_REFERENCE, NULL, all_gather_run);

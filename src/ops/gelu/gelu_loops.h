@@ -65,8 +65,6 @@ static void gelu_grad_task(void *context, int64_t task, int member) {
     }
 }
 
-static void gelu_grad_run(const sn_call *c) {
-    sn_team_run(c->team, sn_tasks(sn_elements(&c->in[1]), SN_TASK), gelu_grad_task, (void *)c);
-}
+static void gelu_grad_run(const sn_call *c) { sn_team_run(c->team, sn_tasks(sn_elements(&c->in[1]), SN_TASK), gelu_grad_task, (void *)c); }
 
 #endif

@@ -26,31 +26,31 @@ enum {
 
 /* for (i = 0; i < n; i++) body, in blocks of SN_BLOCK, which become vectors. No iteration may depend on another; arrays
  * that overlap must be equal. */
-#define SN_EACH(i, n, ...)                                                                                                                 \
-    do {                                                                                                                                   \
-        const int64_t n_##i = (n);                                                                                                         \
-        int64_t at_##i = 0;                                                                                                                \
-        for (; at_##i + SN_BLOCK <= n_##i; at_##i += SN_BLOCK) {                                                                           \
-            _Pragma("GCC ivdep") for (int64_t l_##i = 0; l_##i < SN_BLOCK; l_##i++) {                                                      \
-                const int64_t i = at_##i + l_##i;                                                                                          \
-                __VA_ARGS__                                                                                                                \
-            }                                                                                                                              \
-        }                                                                                                                                  \
-        for (int64_t i = at_##i; i < n_##i; i++) { __VA_ARGS__ }                                                                           \
+#define SN_EACH(i, n, ...)                                                            \
+    do {                                                                              \
+        const int64_t n_##i = (n);                                                    \
+        int64_t at_##i = 0;                                                           \
+        for (; at_##i + SN_BLOCK <= n_##i; at_##i += SN_BLOCK) {                      \
+            _Pragma("GCC ivdep") for (int64_t l_##i = 0; l_##i < SN_BLOCK; l_##i++) { \
+                const int64_t i = at_##i + l_##i;                                     \
+                __VA_ARGS__                                                           \
+            }                                                                         \
+        }                                                                             \
+        for (int64_t i = at_##i; i < n_##i; i++) { __VA_ARGS__ }                      \
     } while (0)
 
 /* partial[l] += expression of i for every i with i % SN_LANES == l, i rising. */
-#define SN_SUM(partial, i, n, ...)                                                                                                         \
-    do {                                                                                                                                   \
-        const int64_t n_##i = (n);                                                                                                         \
-        int64_t at_##i = 0;                                                                                                                \
-        for (; at_##i + SN_LANES <= n_##i; at_##i += SN_LANES) {                                                                           \
-            for (int64_t l_##i = 0; l_##i < SN_LANES; l_##i++) {                                                                           \
-                const int64_t i = at_##i + l_##i;                                                                                          \
-                (partial)[l_##i] += (__VA_ARGS__);                                                                                         \
-            }                                                                                                                              \
-        }                                                                                                                                  \
-        for (int64_t i = at_##i; i < n_##i; i++) (partial)[i - at_##i] += (__VA_ARGS__);                                                   \
+#define SN_SUM(partial, i, n, ...)                                                       \
+    do {                                                                                 \
+        const int64_t n_##i = (n);                                                       \
+        int64_t at_##i = 0;                                                              \
+        for (; at_##i + SN_LANES <= n_##i; at_##i += SN_LANES) {                         \
+            for (int64_t l_##i = 0; l_##i < SN_LANES; l_##i++) {                         \
+                const int64_t i = at_##i + l_##i;                                        \
+                (partial)[l_##i] += (__VA_ARGS__);                                       \
+            }                                                                            \
+        }                                                                                \
+        for (int64_t i = at_##i; i < n_##i; i++) (partial)[i - at_##i] += (__VA_ARGS__); \
     } while (0)
 
 /* The sum of SN_LANES partial sums, by halves. */
@@ -114,13 +114,13 @@ static inline int64_t sn_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sn_tasks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 /* The pieces [first, first + count) of task `task` of an elementwise op over n elements. */
-#define SN_EACH_PIECE(first, count, task, n)                                                                                               \
-    for (int64_t first = (task) * SN_TASK, end_ = sn_min_i64(first + SN_TASK, (n)), count = sn_min_i64(SN_PIECE, end_ - first);            \
+#define SN_EACH_PIECE(first, count, task, n)                                                                                  \
+    for (int64_t first = (task)*SN_TASK, end_ = sn_min_i64(first + SN_TASK, (n)), count = sn_min_i64(SN_PIECE, end_ - first); \
          first < end_; first += count, count = sn_min_i64(SN_PIECE, end_ - first))
 
 /* One table of one kernel. */
-#define SN_ONE_KERNEL(table, title, features, scratch_fn, run_fn)                                                                          \
-    const sn_kernel table[] = {                                                                                                            \
+#define SN_ONE_KERNEL(table, title, features, scratch_fn, run_fn) \
+    const sn_kernel table[] = {                                   \
         {.name = title, .device = SN_DEVICE_CPU, .needs = features, .takes = NULL, .scratch = scratch_fn, .run = run_fn}, {.name = NULL}}
 
 #endif

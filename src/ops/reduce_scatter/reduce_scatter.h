@@ -5,7 +5,11 @@
 
 #include "program/kernel.h"
 
-enum { SN_REDUCE_SCATTER_AXIS = 0, /* int: mesh axis */ SN_REDUCE_SCATTER_UNIT = 1, /* int: elements that stay together */ SN_REDUCE_SCATTER_N = 2, /* int: logical elements */ SN_REDUCE_SCATTER_RANKS = 3 /* int: ranks of the call; 0 in a graph, whose shapes are logical */ };
+enum {
+    SN_REDUCE_SCATTER_AXIS = 0,
+    /* int: sn_mesh_axis */ SN_REDUCE_SCATTER_UNIT = 1,
+    /* int: elements that stay together */ SN_REDUCE_SCATTER_N = 2 /* int: elements of the whole tensor */
+};
 
 extern const sn_kernel sn_reduce_scatter_cpu[];
 

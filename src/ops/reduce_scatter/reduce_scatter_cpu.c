@@ -8,7 +8,7 @@ enum { RANKS_MOST = 1024 };
 
 static void sum_peers(const sn_call *c, const void *const *peers, int ranks, int rank) {
     const sn_tensor *y = &c->out[0];
-    const int64_t shard = sn_elements(y), first = shard * rank, used = sn_shard_used(c->attrs.i[SN_REDUCE_SCATTER_N], shard, rank);
+    const int64_t shard = sn_elements(y), first = shard * rank, used = sn_shard_used(sn_elements(&c->in[0]), shard, rank);
     const int64_t width = sn_dtypes[y->dtype].bytes;
     float buffer[SN_PIECE], sum[SN_PIECE];
     for (int64_t at = 0; at < used; at += SN_PIECE) {
@@ -35,8 +35,4 @@ static void reduce_scatter_run(const sn_call *c) {
     c->comm->done(c->comm);
 }
 
-static bool reduce_scatter_takes(const sn_call *c) { return c->attrs.i[SN_REDUCE_SCATTER_RANKS] <= RANKS_MOST; }
-
-const sn_kernel sn_reduce_scatter_cpu[] = {
-    {.name = "reference", .device = SN_DEVICE_CPU, .needs = SN_CPU_REFERENCE, .takes = reduce_scatter_takes, .run = reduce_scatter_run},
-    {.name = NULL}};
+SN_ONE_KERNEL(sn_reduce_scatter_cpu, "reference", SN_CPU_REFERENCE, NULL, reduce_scatter_run);

@@ -5,7 +5,10 @@
 
 #include "program/kernel.h"
 
-enum { SN_SGD_PARAMETER = 0, /* int: number of the parameter, for the random key */ SN_SGD_FIRST = 1 /* int: logical index of element 0 (of a shard) */ };
+enum {
+    SN_SGD_PARAMETER = 0,
+    /* int: number of the parameter, for the random key */ SN_SGD_FIRST = 1 /* int: logical index of element 0 (of a shard) */
+};
 enum { SN_SGD_MOMENTUM = 0, SN_SGD_WEIGHT_DECAY = 1 /* floats */ };
 
 extern const sn_kernel sn_sgd_cpu[], sn_sgd_avx2[], sn_sgd_avx512[];

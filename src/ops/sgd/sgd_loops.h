@@ -22,8 +22,8 @@ static void sgd_task(void *context, int64_t task, int member) {
         if (sn_has(c, 2)) {
             const float *old = sn_load_f32(m->dtype, sn_element(m, at), n, m_buffer);
             float *m_new = sn_result_f32(m->dtype, sn_element(m, at), m_buffer);
-            SN_EACH(i, n, float moved = old[i] * momentum + (grad[i] * factor + decay * weight[i]);
-                    float result = weight[i] - lr * moved; m_new[i] = moved; w_new[i] = result;);
+            SN_EACH(i, n, float moved = old[i] * momentum + (grad[i] * factor + decay * weight[i]); float result = weight[i] - lr * moved;
+                    m_new[i] = moved; w_new[i] = result;);
             sn_store_updated(m, at, n, m_new, &random[1], base);
         } else {
             SN_EACH(i, n, w_new[i] = weight[i] - lr * (grad[i] * factor + decay * weight[i]););
