@@ -8,7 +8,7 @@
 
 sn_model_config tiny_llama(void) {
     sn_model_config c = {.vocab_size = TINY_VOCAB, .hidden_size = 32, .intermediate_size = 56, .num_layers = 2, .num_heads = 4, .num_kv_heads = 2,
-                         .head_dim = 8, .max_position = 128, .norm_eps = 1e-5, .rope_theta = 10000, .tie_word_embeddings = true};
+                         .head_dim = 8, .max_position = 128, .norm_eps = 1e-5, .rope = {.theta = 10000}, .tie_word_embeddings = true};
     strcpy(c.architecture, "llama");
     return c;
 }
@@ -16,6 +16,8 @@ sn_model_config tiny_llama(void) {
 sn_model_config tiny_gpt2(void) {
     sn_model_config c = tiny_llama();
     strcpy(c.architecture, "gpt2");
+    c.arch = SN_ARCH_GPT2;
+    c.hidden_act = SN_ACT_GELU_TANH;
     c.num_kv_heads = 4;
     c.intermediate_size = 128;
     return c;
