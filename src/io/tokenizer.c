@@ -99,7 +99,7 @@ static sn_status encode_normalized(sn_encoder *e, const char *text, size_t n) {
     for (int32_t added; (added = sn_added_next(e->t, &e->t->normalized, text, at, n, e->flags, &begin, &end)) >= 0; at = end) {
         SN_TRY(sn_encode_words(e, text + at, begin - at));
         SN_TRY(sn_ids_push(e->out, e->t->added[added].id));
-        e->last_unk = false;
+        e->last_unk = e->at_start = false;
     }
     return sn_encode_words(e, text + at, n - at);
 }
@@ -126,7 +126,7 @@ static sn_status encode_text(sn_encoder *e, const char *text, size_t n) {
     for (int32_t added; (added = sn_added_next(e->t, &e->t->raw, text, at, n, e->flags, &begin, &end)) >= 0; at = end) {
         SN_TRY(encode_stretch(e, text + at, begin - at));
         SN_TRY(sn_ids_push(e->out, e->t->added[added].id));
-        e->last_unk = false;
+        e->last_unk = e->at_start = false;
     }
     return encode_stretch(e, text + at, n - at);
 }
@@ -149,7 +149,7 @@ sn_status sn_tokenizer_encode(const sn_tokenizer *t, const char *text, size_t n,
     sn_tokenizer_scratch *scratch = atomic_exchange(&((sn_tokenizer *)t)->spare_scratch, NULL);
     if (!scratch) SN_TRY(sn_scratch_open(t, &scratch));
     size_t before = out->size, prefix = flags & SN_TOKENIZER_ADD_SPECIAL ? t->prefix_count : 0;
-    sn_encoder e = {.t = t, .scratch = scratch, .out = out, .flags = flags};
+    sn_encoder e = {.t = t, .scratch = scratch, .out = out, .flags = flags, .at_start = true};
     sn_status status = SN_OK;
     for (size_t i = 0; i < prefix; i++) SN_TRY_GOTO(status, done, sn_ids_push(out, t->prefix[i]));
     SN_TRY_GOTO(status, done, encode_text(&e, text, n));
