@@ -25,6 +25,7 @@ typedef struct job {
     float *partial;
     size_t runs_bytes, member_bytes, partial_bytes;
     int64_t spread_tokens; /* most tokens whose chunks are spread */
+    int64_t n_partial;     /* floats that these runs' partial results would take */
 } job;
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -64,6 +65,7 @@ static void find_runs(job *b) {
         task += r->chunks * b->kv_heads;
         partial += r->chunks * b->kv_heads * r->n_tokens * b->group * (b->dp + 2);
     }
+    b->n_partial = partial;
 }
 
 static char *head_at(const job *b, const sn_tensor *x, int64_t t, int64_t g) {
@@ -158,7 +160,8 @@ void sn_paged_attention_run(const sn_call *c, const sn_attention_isa *isa) {
     find_runs(&b);
     const run_of *last = &b.runs[b.n_runs - 1];
     int64_t tasks = b.n_runs * b.kv_heads, chunks = last->task + last->chunks * b.kv_heads;
-    if (b.n <= b.spread_tokens && tasks < TASKS_A_THREAD * n_threads && chunks > tasks) {
+    bool fits = (size_t)b.n_partial * sizeof(float) <= b.partial_bytes; /* always, unless a position lies beyond its block table */
+    if (b.n <= b.spread_tokens && tasks < TASKS_A_THREAD * n_threads && chunks > tasks && fits) {
         sn_team_run(c->team, chunks, chunk_task, &b);
         sn_team_run(c->team, tasks, join_task, &b);
     } else {
