@@ -1,5 +1,6 @@
 /* The plan changes where bytes lie and when queues run, never a bit of the result: every value in its own memory, then
  * as planned, then in 100 random orders that respect only queues and events. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"

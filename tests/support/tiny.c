@@ -1,6 +1,7 @@
 #include "support/tiny.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
