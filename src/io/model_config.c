@@ -2,11 +2,12 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 void sn_model_config_init(sn_model_config *c, sn_model_arch arch) {
     *c = (sn_model_config){.arch = arch, .bos_id = -1, .pad_id = -1, .rope = {.theta = 10000}};
-    memcpy(c->architecture, arch == SN_ARCH_GPT2 ? "gpt2" : "llama", 6);
+    snprintf(c->architecture, sizeof c->architecture, "%s", arch == SN_ARCH_GPT2 ? "gpt2" : "llama");
     c->hidden_act = arch == SN_ARCH_GPT2 ? SN_ACT_GELU_TANH : SN_ACT_SILU;
     c->tie_word_embeddings = arch == SN_ARCH_GPT2;
     c->norm_eps = arch == SN_ARCH_GPT2 ? 1e-5 : 1e-6;
