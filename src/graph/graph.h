@@ -43,6 +43,7 @@ typedef struct sn_home {
 
 /* Where a persistent value's first contents come from; io/ and engine/ fill and read it. */
 typedef struct sn_source {
+    sn_dtype form;     /* the form it has in the file */
     int32_t file;      /* index of an opened model file; -1: no file */
     int32_t tensor;    /* index of the tensor in that file */
     int32_t row_heads; /* > 0: the file's rows are permuted as llama.cpp permutes q and k, with this many heads */
