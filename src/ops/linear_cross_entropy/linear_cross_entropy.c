@@ -1,6 +1,7 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
 #include "graph/op.h"
+#include "ops/rules.h"
 
 enum { H, W, LABELS, SCALE };
 enum { TOKEN_LOSS, DH, DW };
@@ -8,37 +9,34 @@ enum { TOKEN_LOSS, DH, DW };
 static bool is_weight_format(sn_dtype t) { return sn_dtype_is_quantised(t) && t != SN_Q8_1 && t != SN_Q8_K; }
 
 static sn_status shape(sn_call *c) {
-    const sn_tensor *h = &c->in[H], *w = &c->in[W], *labels = &c->in[LABELS], *scale = &c->in[SCALE];
+    static const char op[] = "linear_cross_entropy";
     bool want_dh = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DH] != 0, want_dw = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW] != 0;
-    int64_t dw_form = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_DW_DTYPE], chunk = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_CHUNK];
+    int64_t chunk = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_CHUNK];
+    sn_dtype dw_form;
+    SN_TRY(sn_need_rank(op, c, H, "h", 2));
+    SN_TRY(sn_need_float(op, c, H, "h"));
+    SN_TRY(sn_need_rank(op, c, W, "w", 2));
+    const sn_tensor *h = &c->in[H], *w = &c->in[W];
     char a[96], b[96];
-    size_t bytes;
-    if (h->shape.rank != 2 || !sn_dtype_is_float(h->dtype) || !sn_shape_bytes(&h->shape, h->dtype, &bytes))
-        return sn_fail(SN_ERR_SHAPE, "linear_cross_entropy: h must be f32, bf16 or f16 [T,E], found %s %s", sn_dtype_name(h->dtype),
-                       sn_shape_text(&h->shape, a));
-    if (w->shape.rank != 2 || w->shape.d[0] < 1 || w->shape.d[1] != h->shape.d[1])
-        return sn_fail(SN_ERR_SHAPE, "linear_cross_entropy: w must be [V,%lld] to go with h %s, found %s", (long long)h->shape.d[1],
-                       sn_shape_text(&h->shape, a), sn_shape_text(&w->shape, b));
-    if ((!sn_dtype_is_float(w->dtype) && !is_weight_format(w->dtype)) || !sn_shape_bytes(&w->shape, w->dtype, &bytes))
-        return sn_fail(SN_ERR_SHAPE, "linear_cross_entropy: w must be f32, bf16, f16 or a quantised weight, found %s %s", sn_dtype_name(w->dtype),
+    if (w->shape.d[0] < 1 || w->shape.d[1] != h->shape.d[1])
+        return sn_fail(SN_ERR_SHAPE, "%s: w must be [V,%lld] to go with h %s, found %s", op, (long long)h->shape.d[1], sn_shape_text(&h->shape, a),
                        sn_shape_text(&w->shape, b));
+    if (!sn_dtype_is_float(w->dtype) && !is_weight_format(w->dtype))
+        return sn_fail(SN_ERR_SHAPE, "%s: w must be f32, bf16, f16 or a quantised weight, found %s", op, sn_dtype_name(w->dtype));
     if (want_dw && !sn_dtype_is_float(w->dtype))
-        return sn_fail(SN_ERR_UNSUPPORTED, "linear_cross_entropy: the gradient of w in %s is wanted, but a quantised weight cannot be trained",
+        return sn_fail(SN_ERR_UNSUPPORTED, "%s: the gradient of w in %s is wanted, but a quantised weight cannot be trained", op,
                        sn_dtype_name(w->dtype));
-    if (labels->dtype != SN_I32 || labels->shape.rank != 1 || labels->shape.d[0] != h->shape.d[0])
-        return sn_fail(SN_ERR_SHAPE, "linear_cross_entropy: labels must be i32 [%lld], found %s %s", (long long)h->shape.d[0],
-                       sn_dtype_name(labels->dtype), sn_shape_text(&labels->shape, a));
-    if (scale->dtype != SN_F32 || scale->shape.rank != 1 || scale->shape.d[0] != 1)
-        return sn_fail(SN_ERR_SHAPE, "linear_cross_entropy: scale must be f32 [1], found %s %s", sn_dtype_name(scale->dtype),
-                       sn_shape_text(&scale->shape, a));
-    if (dw_form < 0 || dw_form >= SN_DTYPE_COUNT || !sn_dtype_is_float((sn_dtype)dw_form))
-        return sn_fail(SN_ERR_SHAPE, "linear_cross_entropy: dw_dtype must be f32, bf16 or f16, found %s",
-                       dw_form < 0 || dw_form >= SN_DTYPE_COUNT ? "no form" : sn_dtype_name((sn_dtype)dw_form));
-    if (chunk < 0) return sn_fail(SN_ERR_SHAPE, "linear_cross_entropy: chunk must be 0 or more tokens, found %lld", (long long)chunk);
-    for (int i = 0; i < 3; i++) c->out[i] = (sn_tensor){.dtype = SN_F32};
-    c->out[TOKEN_LOSS].shape = sn_shape_of(h->shape.d[0]);
-    if (want_dh) c->out[DH] = (sn_tensor){.dtype = h->dtype, .shape = h->shape};
-    if (want_dw) c->out[DW] = (sn_tensor){.dtype = (sn_dtype)dw_form, .shape = w->shape};
+    SN_TRY(sn_need_form(op, c, LABELS, "labels", SN_I32));
+    SN_TRY(sn_need_shape(op, c, LABELS, "labels", &(sn_shape){1, {h->shape.d[0]}}));
+    SN_TRY(sn_need_form(op, c, SCALE, "scale", SN_F32));
+    SN_TRY(sn_need_shape(op, c, SCALE, "scale", &(sn_shape){1, {1}}));
+    SN_TRY(sn_need_float_attr(op, "dw_dtype", c->attrs.i[SN_LINEAR_CROSS_ENTROPY_DW_DTYPE], &dw_form));
+    if (chunk < 0) return sn_fail(SN_ERR_SHAPE, "%s: chunk must be 0 or more tokens, found %lld", op, (long long)chunk);
+    sn_set_out(c, TOKEN_LOSS, SN_F32, sn_shape_of(h->shape.d[0]));
+    sn_set_no_out(c, DH);
+    sn_set_no_out(c, DW);
+    if (want_dh) sn_set_out(c, DH, h->dtype, h->shape);
+    if (want_dw) sn_set_out(c, DW, dw_form, w->shape);
     return SN_OK;
 }
 

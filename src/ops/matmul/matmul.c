@@ -1,25 +1,13 @@
 #include "ops/matmul/matmul.h"
 
 #include "graph/op.h"
+#include "ops/matmul/matmul_quant.h"
+#include "ops/rules.h"
+#include "ops/sum_rows/sum_rows.h"
 
 enum { A, B, BIAS };
-enum { SUM_ROWS_DTYPE = 0 }; /* attribute slot of sum_rows, docs/ops.md */
 
-/* The form of activations in integer products with a quantised weight; SN_DTYPE_COUNT: none. */
-static sn_dtype codes_for(sn_dtype weight) {
-    if (weight >= SN_Q4_0 && weight <= SN_Q8_0) return SN_Q8_1;
-    return weight >= SN_Q2_K && weight <= SN_Q6_K ? SN_Q8_K : SN_DTYPE_COUNT;
-}
-static bool is_weight_format(sn_dtype t) { return codes_for(t) != SN_DTYPE_COUNT; }
-
-static sn_status check_matrix(const char *name, const sn_tensor *t) {
-    char text[96];
-    size_t bytes;
-    if (t->shape.rank != 2) return sn_fail(SN_ERR_SHAPE, "matmul: %s must have 2 dimensions, found %s", name, sn_shape_text(&t->shape, text));
-    if (!sn_shape_bytes(&t->shape, t->dtype, &bytes))
-        return sn_fail(SN_ERR_SHAPE, "matmul: %s %s %s has no valid size", name, sn_dtype_name(t->dtype), sn_shape_text(&t->shape, text));
-    return SN_OK;
-}
+static bool is_weight_format(sn_dtype t) { return sn_quant_activation(t) != SN_DTYPE_COUNT; }
 
 static sn_status check_forms(const sn_call *c) {
     sn_dtype a = c->in[A].dtype, b = c->in[B].dtype;
@@ -28,34 +16,29 @@ static sn_status check_forms(const sn_call *c) {
         return sn_fail(SN_ERR_SHAPE, "matmul: b must be f32, bf16, f16 or a quantised weight, found %s", sn_dtype_name(b));
     if (sn_dtype_is_float(a)) return SN_OK;
     if (a != SN_Q8_1 && a != SN_Q8_K) return sn_fail(SN_ERR_SHAPE, "matmul: a must be f32, bf16, f16, q8_1 or q8_k, found %s", sn_dtype_name(a));
-    if (a != codes_for(b)) return sn_fail(SN_ERR_SHAPE, "matmul: a in %s does not go with b in %s", sn_dtype_name(a), sn_dtype_name(b));
+    if (a != sn_quant_activation(b)) return sn_fail(SN_ERR_SHAPE, "matmul: a in %s does not go with b in %s", sn_dtype_name(a), sn_dtype_name(b));
     if (trans_a || !trans_b) return sn_fail(SN_ERR_SHAPE, "matmul: with a in %s, a must be [M,K] and b [N,K]", sn_dtype_name(a));
     return SN_OK;
 }
 
 static sn_status shape(sn_call *c) {
     const sn_tensor *a = &c->in[A], *b = &c->in[B];
-    int64_t form = c->attrs.i[SN_MATMUL_DTYPE];
+    sn_dtype form;
     bool trans_a = c->attrs.i[SN_MATMUL_TRANS_A] != 0, trans_b = c->attrs.i[SN_MATMUL_TRANS_B] != 0;
     char at[96], bt[96];
-    SN_TRY(check_matrix("a", a));
-    SN_TRY(check_matrix("b", b));
+    SN_TRY(sn_need_rank("matmul", c, A, "a", 2));
+    SN_TRY(sn_need_rank("matmul", c, B, "b", 2));
     SN_TRY(check_forms(c));
-    if (form < 0 || form >= SN_DTYPE_COUNT || !sn_dtype_is_float((sn_dtype)form))
-        return sn_fail(SN_ERR_SHAPE, "matmul: dtype must be f32, bf16 or f16, found %s",
-                       form < 0 || form >= SN_DTYPE_COUNT ? "no form" : sn_dtype_name((sn_dtype)form));
+    SN_TRY(sn_need_float_attr("matmul", "dtype", c->attrs.i[SN_MATMUL_DTYPE], &form));
     int64_t m = a->shape.d[trans_a], k = a->shape.d[!trans_a], bk = b->shape.d[trans_b], n = b->shape.d[!trans_b];
     if (k != bk)
         return sn_fail(SN_ERR_SHAPE, "matmul: a %s%s sums over %lld, b %s%s over %lld", sn_shape_text(&a->shape, at), trans_a ? " transposed" : "",
                        (long long)k, sn_shape_text(&b->shape, bt), trans_b ? " transposed" : "", (long long)bk);
     if (sn_has(c, BIAS)) {
-        const sn_tensor *bias = &c->in[BIAS];
-        if (bias->shape.rank != 1 || bias->shape.d[0] != n || !sn_dtype_is_float(bias->dtype))
-            return sn_fail(SN_ERR_SHAPE, "matmul: bias must be f32, bf16 or f16 [%lld], found %s %s", (long long)n, sn_dtype_name(bias->dtype),
-                           sn_shape_text(&bias->shape, at));
+        SN_TRY(sn_need_float("matmul", c, BIAS, "bias"));
+        SN_TRY(sn_need_shape("matmul", c, BIAS, "bias", &(sn_shape){1, {n}}));
     }
-    c->out[0].dtype = (sn_dtype)form;
-    c->out[0].shape = sn_shape_of(m, n);
+    sn_set_out(c, 0, form, sn_shape_of(m, n));
     return SN_OK;
 }
 
@@ -69,7 +52,7 @@ static const char *axes(const sn_call *c) {
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     if (sn_dtype_is_float(form)) return true;
     if (input == A)
-        return is_weight_format(c->in[B].dtype) && form == codes_for(c->in[B].dtype) && !c->attrs.i[SN_MATMUL_TRANS_A] &&
+        return is_weight_format(c->in[B].dtype) && form == sn_quant_activation(c->in[B].dtype) && !c->attrs.i[SN_MATMUL_TRANS_A] &&
                c->attrs.i[SN_MATMUL_TRANS_B];
     return input == B && is_weight_format(form);
 }
@@ -105,7 +88,7 @@ static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *
     if (want[B])
         din[B] = trans_b ? product(g, &n, dy, true, a, trans_a, b.value, "db") : product(g, &n, a, !trans_a, dy, false, b.value, "db");
     if (n.n_in > BIAS && n.in[BIAS].value != SN_NONE && want[BIAS]) {
-        sn_attrs attrs = {.i = {[SUM_ROWS_DTYPE] = g->values[n.in[BIAS].value].dtype}};
+        sn_attrs attrs = {.i = {[SN_SUM_ROWS_DTYPE] = g->values[n.in[BIAS].value].dtype}};
         din[BIAS] = sn_append1(g, SN_OP_sum_rows, &attrs, 1, dout, sn_name(g, "%s.dbias", name));
     }
     return g->status;
@@ -131,5 +114,6 @@ const sn_op sn_op_matmul = {
     .accepts = accepts,
     .grad = grad,
     .cost = cost,
-    .kernels = {sn_matmul_avx512_bf16, sn_matmul_avx512, sn_matmul_avx2, sn_matmul_cpu},
+    .kernels = {sn_matmul_avx512_bf16, sn_matmul_avx512, sn_matmul_avx2, sn_matmul_cpu, sn_matmul_quant_avx512_vnni, sn_matmul_quant_avx512,
+                sn_matmul_quant_avx2, sn_matmul_quant_cpu},
 };
