@@ -45,7 +45,8 @@ void test_tensor_fill(sn_tensor *t, uint32_t seed, float scale) {
 }
 
 void test_tensor_sine(sn_tensor *t, int seed, double scale) {
-    for (int64_t i = 0, n = sn_elements(t); i < n; i++) put(t, i, (float)(scale * sin(1.7 * (double)i + 0.37 * seed + 0.011 * (double)i * seed)));
+    for (int64_t i = 0, n = sn_elements(t); i < n; i++)
+        put(t, i, (float)(scale * sin(1.7 * (double)i + 0.37 * seed + 0.011 * (double)i * seed)));
 }
 
 double test_at(const sn_tensor *t, int64_t i) {

@@ -17,20 +17,13 @@ typedef struct attention_case {
 } attention_case;
 
 static const attention_case cases[] = {
-    {1, 1, 1, 64, 0, {0}, 1, SN_F32, SN_F32},
-    {70, 3, 1, 64, 0, {0}, 1, SN_F32, SN_F32},
-    {330, 2, 2, 64, 0, {0}, 1, SN_F32, SN_F32},
-    {300, 4, 2, 128, 0, {0, 1, 2, 90, 299}, 5, SN_F32, SN_F32},
-    {150, 8, 1, 32, 40, {0, 61}, 2, SN_F32, SN_F32},
-    {600, 1, 1, 16, 70, {0, 5}, 2, SN_F32, SN_F32},
-    {75, 6, 3, 80, 1, {0, 20}, 2, SN_F32, SN_F32},
-    {66, 2, 1, 96, 64, {0}, 1, SN_F32, SN_F32},
-    {65, 2, 1, 256, 0, {0, 64}, 2, SN_F32, SN_F32},
-    {40, 2, 2, 5, 0, {0, 7}, 2, SN_F32, SN_F32},
-    {20, 200, 1, 8, 0, {0}, 1, SN_F32, SN_F32},
-    {130, 3, 1, 64, 0, {0, 50}, 2, SN_BF16, SN_BF16},
-    {130, 3, 1, 72, 33, {0, 50}, 2, SN_F16, SN_F16},
-    {70, 4, 2, 64, 0, {0, 3}, 2, SN_F32, SN_BF16},
+    {1, 1, 1, 64, 0, {0}, 1, SN_F32, SN_F32},        {70, 3, 1, 64, 0, {0}, 1, SN_F32, SN_F32},
+    {330, 2, 2, 64, 0, {0}, 1, SN_F32, SN_F32},      {300, 4, 2, 128, 0, {0, 1, 2, 90, 299}, 5, SN_F32, SN_F32},
+    {150, 8, 1, 32, 40, {0, 61}, 2, SN_F32, SN_F32}, {600, 1, 1, 16, 70, {0, 5}, 2, SN_F32, SN_F32},
+    {75, 6, 3, 80, 1, {0, 20}, 2, SN_F32, SN_F32},   {66, 2, 1, 96, 64, {0}, 1, SN_F32, SN_F32},
+    {65, 2, 1, 256, 0, {0, 64}, 2, SN_F32, SN_F32},  {40, 2, 2, 5, 0, {0, 7}, 2, SN_F32, SN_F32},
+    {20, 200, 1, 8, 0, {0}, 1, SN_F32, SN_F32},      {130, 3, 1, 64, 0, {0, 50}, 2, SN_BF16, SN_BF16},
+    {130, 3, 1, 72, 33, {0, 50}, 2, SN_F16, SN_F16}, {70, 4, 2, 64, 0, {0, 3}, 2, SN_F32, SN_BF16},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -173,7 +166,8 @@ static void large_scores_stay_finite(void **state) {
     for (int64_t t = 0; t < 5; t++)
         for (int64_t i = 0; i < 64; i++) {
             float q = 33.07f, k = (float)size[t], v = (float)t;
-            for (int x = 0; x < 3; x++) assert_ok(sn_from_f32(SN_F16, x == 0 ? &q : x == 1 ? &k : &v, 1, (uint16_t *)c.in[x].data + t * 64 + i));
+            for (int x = 0; x < 3; x++)
+                assert_ok(sn_from_f32(SN_F16, x == 0 ? &q : x == 1 ? &k : &v, 1, (uint16_t *)c.in[x].data + t * 64 + i));
         }
     c.attrs.f[SN_ATTENTION_SCALE] = 1;
     for (int k = 0; k < n_kernels; k++) {

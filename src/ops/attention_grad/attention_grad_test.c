@@ -17,18 +17,12 @@ typedef struct grad_case {
 } grad_case;
 
 static const grad_case cases[] = {
-    {1, 1, 1, 64, 0, {0}, 1, SN_F32},
-    {70, 3, 1, 64, 0, {0}, 1, SN_F32},
-    {150, 2, 2, 64, 0, {0}, 1, SN_F32},
-    {140, 4, 2, 128, 0, {0, 1, 2, 60, 139}, 5, SN_F32},
-    {150, 8, 1, 32, 40, {0, 61}, 2, SN_F32},
-    {200, 1, 1, 16, 70, {0, 5}, 2, SN_F32},
-    {75, 6, 3, 80, 1, {0, 20}, 2, SN_F32},
-    {66, 2, 1, 96, 64, {0}, 1, SN_F32},
-    {65, 2, 1, 256, 0, {0, 64}, 2, SN_F32},
-    {40, 2, 2, 5, 0, {0, 7}, 2, SN_F32},
-    {12, 200, 1, 8, 0, {0}, 1, SN_F32},
-    {130, 3, 1, 64, 0, {0, 50}, 2, SN_BF16},
+    {1, 1, 1, 64, 0, {0}, 1, SN_F32},        {70, 3, 1, 64, 0, {0}, 1, SN_F32},
+    {150, 2, 2, 64, 0, {0}, 1, SN_F32},      {140, 4, 2, 128, 0, {0, 1, 2, 60, 139}, 5, SN_F32},
+    {150, 8, 1, 32, 40, {0, 61}, 2, SN_F32}, {200, 1, 1, 16, 70, {0, 5}, 2, SN_F32},
+    {75, 6, 3, 80, 1, {0, 20}, 2, SN_F32},   {66, 2, 1, 96, 64, {0}, 1, SN_F32},
+    {65, 2, 1, 256, 0, {0, 64}, 2, SN_F32},  {40, 2, 2, 5, 0, {0, 7}, 2, SN_F32},
+    {12, 200, 1, 8, 0, {0}, 1, SN_F32},      {130, 3, 1, 64, 0, {0, 50}, 2, SN_BF16},
     {130, 3, 1, 72, 33, {0, 50}, 2, SN_F16},
 };
 enum { CASES = sizeof cases / sizeof *cases };
@@ -71,8 +65,8 @@ static void against_f64(void **state) {
         size_t many = (size_t)(a->n * a->heads * a->d), few = (size_t)(a->n * a->kv_heads * a->d);
         double *sums = malloc((many + 2 * few) * sizeof *sums), *d[3] = {sums, sums + many, sums + many + few};
         assert_non_null(sums);
-        test_attention ref = {a->n, a->heads, a->kv_heads, a->d, a->window, c.attrs.f[0], c.in[6].data, &c.in[1], &c.in[2], &c.in[3], &c.in[0],
-                              NULL, NULL, d[0], d[1], d[2]};
+        test_attention ref = {a->n,     a->heads, a->kv_heads, a->d, a->window, c.attrs.f[0], c.in[6].data, &c.in[1],
+                              &c.in[2], &c.in[3], &c.in[0],    NULL, NULL,      d[0],         d[1],         d[2]};
         test_attention_f64(&ref);
         double limit = a->form == SN_F32 ? 4e-6 : a->form == SN_BF16 ? 8e-3 : 1e-3;
         for (int k = 0; k < n_kernels; k++) {
@@ -156,7 +150,9 @@ static void finite_differences(void **state) {
                     }
                 *at = was;
                 double e = fabs(diff - test_at(&c.out[i], x)) / (1 + fabs(diff));
-                if (e > 1e-3) fail_msg("%s: d%c[%lld] is %g, differences say %g", kernels[k]->name, "qkv"[i], (long long)x, test_at(&c.out[i], x), diff);
+                if (e > 1e-3)
+                    fail_msg("%s: d%c[%lld] is %g, differences say %g", kernels[k]->name, "qkv"[i], (long long)x, test_at(&c.out[i], x),
+                             diff);
             }
         test_tensors_free();
     }

@@ -17,9 +17,9 @@ typedef struct paged_case {
 } paged_case;
 
 static const paged_case cases[] = {
-    {1, 1, 1, 64, 0, 16, SN_F32, SN_F32},    {300, 3, 1, 64, 0, 16, SN_F32, SN_F32},   {150, 4, 2, 128, 0, 64, SN_F32, SN_F32},
-    {600, 1, 1, 32, 0, 7, SN_F32, SN_F32},   {330, 4, 2, 80, 70, 256, SN_F32, SN_F32}, {40, 2, 1, 5, 4, 1, SN_F32, SN_F32},
-    {20, 200, 1, 8, 0, 16, SN_F32, SN_F32},  {140, 3, 1, 64, 0, 32, SN_F32, SN_F16},   {140, 3, 1, 64, 0, 32, SN_F32, SN_BF16},
+    {1, 1, 1, 64, 0, 16, SN_F32, SN_F32},     {300, 3, 1, 64, 0, 16, SN_F32, SN_F32},   {150, 4, 2, 128, 0, 64, SN_F32, SN_F32},
+    {600, 1, 1, 32, 0, 7, SN_F32, SN_F32},    {330, 4, 2, 80, 70, 256, SN_F32, SN_F32}, {40, 2, 1, 5, 4, 1, SN_F32, SN_F32},
+    {20, 200, 1, 8, 0, 16, SN_F32, SN_F32},   {140, 3, 1, 64, 0, 32, SN_F32, SN_F16},   {140, 3, 1, 64, 0, 32, SN_F32, SN_BF16},
     {140, 3, 1, 64, 50, 32, SN_BF16, SN_F32}, {70, 2, 2, 72, 0, 16, SN_F16, SN_F16},
 };
 enum { CASES = sizeof cases / sizeof *cases };
@@ -83,7 +83,8 @@ static void equals_attention(void **state) {
             test_run(&sn_op_attention, plain[k], &s.plain, 1);
             sn_tensor o = part(&s, kernels[k], 0, cases[i].n, 2);
             if (cases[i].form == cases[i].cache_form || cases[i].cache_form == SN_F32) {
-                if (memcmp(o.data, s.plain.out[0].data, sn_tensor_bytes(&o))) fail_msg("case %d, %s: not attention's bits", i, kernels[k]->name);
+                if (memcmp(o.data, s.plain.out[0].data, sn_tensor_bytes(&o)))
+                    fail_msg("case %d, %s: not attention's bits", i, kernels[k]->name);
             } else {
                 double *want = malloc((size_t)sn_elements(&o) * sizeof *want);
                 for (int64_t x = 0; x < sn_elements(&o); x++) want[x] = test_at(&s.plain.out[0], x);
@@ -158,7 +159,8 @@ static void window_sees_its_last_keys(void **state) {
     memset(s.plain.in[0].data, 0, sn_tensor_bytes(&s.plain.in[0]));
     for (int j = 0; j < 11; j++) /* values are powers of two: the sum tells who was seen */
         for (int i = 0; i < 16; i++)
-            ((float *)s.cache.data)[(((const int32_t *)s.table.data)[sn_cols(&s.table) + j / 4] * 2 + 1) * 64 + j % 4 * 16 + i] = (float)(1 << j);
+            ((float *)s.cache.data)[(((const int32_t *)s.table.data)[sn_cols(&s.table) + j / 4] * 2 + 1) * 64 + j % 4 * 16 + i] =
+                (float)(1 << j);
     for (int k = 0; k < n_kernels; k++)
         for (int64_t first = 0; first <= 10; first += 5) {
             sn_tensor o = part(&s, kernels[k], first, 11 - first, 1);
@@ -219,12 +221,9 @@ static void misfits_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_attention),
-        cmocka_unit_test(prompt_parts_and_decoding_agree),
-        cmocka_unit_test(a_batch_with_idle_tokens),
-        cmocka_unit_test(window_sees_its_last_keys),
-        cmocka_unit_test(bad_tables_stay_inside),
-        cmocka_unit_test(misfits_are_refused),
+        cmocka_unit_test(equals_attention),         cmocka_unit_test(prompt_parts_and_decoding_agree),
+        cmocka_unit_test(a_batch_with_idle_tokens), cmocka_unit_test(window_sees_its_last_keys),
+        cmocka_unit_test(bad_tables_stay_inside),   cmocka_unit_test(misfits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
