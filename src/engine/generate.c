@@ -8,7 +8,7 @@ enum { BLOCK = 64 };
 
 const sn_option sn_generation_options[] = {
     {.key = "ctx_size", .aliases = "c,max_model_len", .kind = SN_OPTION_INT, .default_text = "2048", .metavar = "N", .help = "tokens that the KV cache holds"},
-    {.key = "kv_cache_dtype", .aliases = "cache_type", .kind = SN_OPTION_CHOICE, .choices = "f32|f16|bf16", .default_text = "f16", .help = "form of the KV cache"},
+    {.key = "kv_cache_dtype", .aliases = "cache_type", .kind = SN_OPTION_CHOICE, .choices = "f32,f16,bf16", .default_text = "f16", .help = "form of the KV cache"},
     {.key = "max_tokens", .aliases = "n,n_predict", .kind = SN_OPTION_INT, .default_text = "256", .metavar = "N", .help = "tokens to generate at most"},
     {.key = "temperature", .aliases = "temp", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "T", .help = "0: always the likeliest token"},
     {.key = "top_k", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "K", .help = "sample among the K likeliest; 0: all"},
@@ -25,7 +25,7 @@ static sn_status build(sn_model *model, const sn_options *recipe, const char *ad
     if (g->session.cluster.mesh.size[SN_MESH_DP] != 1) return sn_fail(SN_ERR_UNSUPPORTED, "generation runs on one rank");
     g->context = sn_options_int(recipe, "ctx_size");
     if (g->context < 1) return sn_fail(SN_ERR_USAGE, "ctx_size is %lld, wanted at least 1", (long long)g->context);
-    if (!sn_dtype_by_name(sn_options_text(recipe, "kv_cache_dtype"), &form)) return sn_fail(SN_ERR_USAGE, "unknown kv_cache_dtype");
+    if (!sn_dtype_by_name(sn_options_string(recipe, "kv_cache_dtype"), &form)) return sn_fail(SN_ERR_USAGE, "unknown kv_cache_dtype");
     int64_t blocks = (g->context + BLOCK - 1) / BLOCK;
     sn_parameters parameters = sn_model_parameters(model);
     sn_job *job;
@@ -46,7 +46,7 @@ static sn_status build(sn_model *model, const sn_options *recipe, const char *ad
     sn_options *effective = NULL;
     if (adapter) SN_TRY(sn_adapter_recipe(adapter, recipe, &effective));
     sn_status s = sn_passes_run(job, effective ? effective : recipe, &g->session.cluster, NULL, NULL);
-    sn_options_free(effective);
+    sn_options_close(effective);
     SN_TRY(s);
     return sn_session_plan(&g->session, recipe);
 }

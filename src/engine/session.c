@@ -9,7 +9,7 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     if (ranks < 1 || ranks > 256) return sn_fail(SN_ERR_USAGE, "thread_ranks is %lld, wanted 1 to 256", (long long)ranks);
     if (threads < 0 || threads > 1024) return sn_fail(SN_ERR_USAGE, "threads is %lld, wanted 0 to 1024", (long long)threads);
     if (!threads) threads = sn_cpu_count() / ranks > 0 ? sn_cpu_count() / ranks : 1;
-    SN_TRY(sn_device_find(sn_options_text(recipe, "device"), (int)threads, &s->device));
+    SN_TRY(sn_device_find(sn_options_string(recipe, "device"), (int)threads, &s->device));
     s->cluster.addresses = s->device.shape.addresses;
     for (int a = 0; a < SN_MESH_AXES; a++) s->cluster.mesh.size[a] = 1;
     s->cluster.mesh.size[SN_MESH_DP] = (int)ranks;
@@ -31,7 +31,7 @@ sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe)
     const sn_bill *b = &s->plan->bill;
     uint64_t budget;
     char need[32], have[32], missing[32], largest[32];
-    if (sn_options_is_set(recipe, "memory")) {
+    if (sn_options_given(recipe, "memory")) {
         SN_TRY(sn_options_memory(recipe, "memory", &memory));
         budget = memory.bare != UINT64_MAX ? memory.bare : memory.device != UINT64_MAX ? memory.device : memory.host;
     } else {

@@ -67,7 +67,7 @@ void tiny_close(tiny *t) {
     sn_run_close(t->run);
     sn_plan_free(t->plan);
     sn_job_free(t->job);
-    sn_options_free(t->recipe);
+    sn_options_close(t->recipe);
 }
 
 void tiny_fill(tiny *t, const char *name, int step, int slot) {
