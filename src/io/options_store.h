@@ -1,8 +1,8 @@
 /* The inside of the option store. Internal to options*.c. */
-#ifndef SN_ENGINE_OPTIONS_STORE_H
-#define SN_ENGINE_OPTIONS_STORE_H
+#ifndef SN_IO_OPTIONS_STORE_H
+#define SN_IO_OPTIONS_STORE_H
 
-#include "engine/options.h"
+#include "io/options.h"
 
 typedef struct sn_option_value {
     bool set;

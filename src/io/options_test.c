@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "engine/options.h"
+#include "io/options.h"
 
 static const sn_option training[] = {
     {.flag = "per-device-train-batch-size",

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
-#include "engine/options_store.h"
+#include "io/options_store.h"
 
 static const char *const truths[] = {"true", "yes", "on", "1"}, *const falsehoods[] = {"false", "no", "off", "0"};
 

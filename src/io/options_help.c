@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/options_store.h"
+#include "io/options_store.h"
 
 enum { HELP_COLUMN = 30, LEAST_WIDTH = 40, LONGEST_WORD = 63 };
 

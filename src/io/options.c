@@ -1,4 +1,4 @@
-#include "engine/options.h"
+#include "io/options.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
-#include "engine/options_store.h"
+#include "io/options_store.h"
 
 const char *sn_provenance_name(sn_provenance p) {
     static const char *const names[] = {"default", "recipe", "environment", "command line"};

@@ -9,8 +9,8 @@
  * Tables belong to the file that uses the options (a pass, the engine, a verb). A store holds the values of several tables.
  * A value comes from, in rising precedence: the table's default, a YAML recipe, the environment (SNUG_MAX_GRAD_NORM), the
  * command line. The order of reading does not matter: what ranks lower never replaces what ranks higher. */
-#ifndef SN_ENGINE_OPTIONS_H
-#define SN_ENGINE_OPTIONS_H
+#ifndef SN_IO_OPTIONS_H
+#define SN_IO_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

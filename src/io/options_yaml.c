@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "engine/options_store.h"
+#include "io/options_store.h"
 
 static const size_t max_recipe = 16u << 20;
 
