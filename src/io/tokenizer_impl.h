@@ -84,6 +84,7 @@ typedef struct sn_encoder {
     sn_tokenizer_scratch *scratch;
     sn_ids *out;
     unsigned flags;
+    bool at_start; /* nothing of the text was encoded yet */
     bool last_unk; /* the last id is an unknown token that the next unknown symbol joins (fuse_unk) */
 } sn_encoder;
 

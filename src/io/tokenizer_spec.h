@@ -26,6 +26,7 @@ typedef enum sn_split_kind {
     SN_SPLIT_LITERAL,      /* the pattern is plain text */
     SN_SPLIT_DIGITS,       /* matches one numeric character (general categories Nd, Nl, No) */
     SN_SPLIT_PREFIX_SPACE, /* no pattern: puts a space before a piece that does not begin with one */
+    SN_SPLIT_PREFIX_FIRST, /* the same, only at the start of the text */
 } sn_split_kind;
 
 typedef struct sn_split_spec {

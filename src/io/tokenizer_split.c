@@ -1,4 +1,5 @@
 /* The pre-tokenizer: a chain of splits by regular expressions (PCRE2), each cutting the pieces of the one before. */
+#define _GNU_SOURCE /* memmem */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -106,7 +107,9 @@ sn_status sn_scratch_open(const sn_tokenizer *t, sn_tokenizer_scratch **out) {
         /* Without JIT memory the matcher falls back to interpreting; so does a match that needs more stack than this. */
         s->jit_stack = pcre2_jit_stack_create(32 << 10, JIT_STACK, t->pcre);
         pcre2_jit_stack_assign(s->context, NULL, s->jit_stack);
-        pcre2_set_match_limit(s->context, UINT32_MAX);
+        /* Long runs need many steps, but a malicious pattern must end: some seconds, 256 MiB. */
+        pcre2_set_match_limit(s->context, 100000000);
+        pcre2_set_heap_limit(s->context, 256 << 10);
         *out = s;
         return SN_OK;
     }
@@ -204,10 +207,13 @@ static sn_status feed(joiner *j, size_t begin, size_t end, bool match) {
 
 static sn_status split_piece(sn_encoder *e, size_t step, const char *text, size_t n) {
     if (!n) return SN_OK;
-    if (step == e->t->split_count) return sn_encode_word(e, text, n);
+    if (step == e->t->split_count) {
+        e->at_start = false;
+        return sn_encode_word(e, text, n);
+    }
     const sn_split *split = &e->t->split[step];
-    if (split->kind == SN_SPLIT_PREFIX_SPACE) {
-        if (*text == ' ') return split_piece(e, step + 1, text, n);
+    if (split->kind >= SN_SPLIT_PREFIX_SPACE) {
+        if (*text == ' ' || (split->kind == SN_SPLIT_PREFIX_FIRST && !e->at_start)) return split_piece(e, step + 1, text, n);
         sn_str *to = &e->scratch->prefixed; /* at most one step of this kind: nothing else uses it meanwhile */
         sn_str_clear(to);
         sn_str_char(to, ' ');

@@ -20,9 +20,9 @@ const sn_pass sn_passes[] = {
 };
 const size_t sn_n_passes = sizeof sn_passes / sizeof sn_passes[0];
 
-static bool lora_and_full(const sn_options *r) { return sn_options_on(r, "full") && (sn_options_on(r, "lora") || sn_options_on(r, "qlora")); }
+static bool lora_and_full(const sn_options *r) { return sn_options_bool(r, "full") && (sn_options_bool(r, "lora") || sn_options_bool(r, "qlora")); }
 static bool nothing_trains_quantised(const sn_options *r) {
-    return sn_options_on(r, "full") && sn_options_on(r, "keep_quantised");
+    return sn_options_bool(r, "full") && sn_options_bool(r, "keep_quantised");
 }
 
 static const sn_conflict conflicts[] = {

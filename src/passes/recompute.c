@@ -83,7 +83,7 @@ static sn_status recompute_graph(sn_graph *g, int every) {
 
 sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
-    const char *text = sn_options_text(recipe, "recompute");
+    const char *text = sn_options_string(recipe, "recompute");
     int every = -1;
     if (!strcmp(text, "none") || !strcmp(text, "off") || !strcmp(text, "false")) return SN_OK;
     if (!strcmp(text, "all") || !strcmp(text, "on") || !strcmp(text, "true")) every = 1;
