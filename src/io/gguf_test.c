@@ -425,7 +425,7 @@ static void reads_smollm2(void **state) {
     sn_gguf_string *tokens;
     size_t n;
     assert_ok(sn_gguf_open(path, &g));
-    assert_int_equal(g.kv_count, 30);
+    assert_int_equal(g.kv_count, 33);
     assert_int_equal(g.tensor_count, 272);
     assert_true(sn_shape_equal(&sn_gguf_find_tensor(&g, "token_embd.weight")->shape, SHAPE(49152, 576)));
     assert_int_equal(sn_gguf_find_tensor(&g, "token_embd.weight")->dtype, SN_Q8_0);
