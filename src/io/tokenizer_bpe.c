@@ -78,6 +78,7 @@ sn_status sn_tokenizer_build_merges(sn_tokenizer *t, const sn_tokenizer_spec *s)
         if (whole < 0)
             SN_TRY_GOTO(status, done, sn_fail(SN_ERR_FORMAT, "%s: merges[%zu]: the result \"%.*s\" is not in the vocabulary", s->name, i,
                                               m->left + m->right < 64 ? (int)(m->left + m->right) : 64, s->text.data + m->at));
+        if (t->flags[whole] & SN_TOKEN_SPECIAL) continue; /* text never becomes a special token by merging */
         uint32_t slot = pair_slot(t, (uint32_t)left, (uint32_t)right);
         while (t->pairs[slot].left != NONE && (t->pairs[slot].left != (uint32_t)left || t->pairs[slot].right != (uint32_t)right))
             slot = slot + 1 == t->pair_slots ? 0 : slot + 1;

@@ -159,6 +159,17 @@ static void ids_smollm(void **state) { (void)state, check_family("smollm", true)
 static void ids_mixed(void **state) { (void)state, check_family("mixed", false); }
 static void ids_llama2(void **state) { (void)state, check_family("llama2", false); }
 
+static void ids_spm_gguf(void **state) {
+    (void)state;
+    sn_gguf g;
+    sn_tokenizer *t;
+    assert_ok(sn_gguf_open(GOLDEN "spm.gguf", &g));
+    assert_ok(sn_tokenizer_from_gguf(&g, &t));
+    sn_gguf_close(&g);
+    check_ids("spm", t, false); /* a U+2581 in the text comes back as a space */
+    sn_tokenizer_close(t);
+}
+
 static void ids_smollm2_gguf(void **state) {
     (void)state;
     const char *path = getenv("SNUG_TEST_GGUF");
@@ -423,6 +434,7 @@ int main(void) {
         cmocka_unit_test(ids_smollm),
         cmocka_unit_test(ids_mixed),
         cmocka_unit_test(ids_llama2),
+        cmocka_unit_test(ids_spm_gguf),
         cmocka_unit_test(ids_smollm2_gguf),
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(streaming_holds_back_part_of_a_character),
