@@ -188,7 +188,6 @@ static void ids_smollm2_gguf(void **state) {
     sn_tokenizer_close(t);
 }
 
-
 static void encode(const sn_tokenizer *t, const char *text, unsigned flags, sn_ids *ids) {
     ids->size = 0;
     assert_ok(sn_tokenizer_encode(t, text, strlen(text), flags, ids));
@@ -257,7 +256,10 @@ static void streaming_holds_back_part_of_a_character(void **state) {
     assert_ok(sn_detokenizer_add(&d, sn_tokenizer_id(t, bytes, 1), &out));
     assert_int_equal(out.size, 6);
     assert_ok(sn_detokenizer_finish(&d, &out));
-    assert_memory_equal(out.data, "\xF0\x9F\xA7\xBF\xF0" "a\xF0", 7);
+    assert_memory_equal(out.data,
+                        "\xF0\x9F\xA7\xBF\xF0"
+                        "a\xF0",
+                        7);
     assert_int_equal(sn_detokenizer_add(&d, sn_tokenizer_size(t), &out), SN_ERR_DATA);
     assert_int_equal(out.size, 7);
     sn_str_free(&out);
@@ -332,7 +334,8 @@ static void byte_fallback(void **state) {
 static void long_runs_stay_linear(void **state) {
     (void)state;
     static const char *const families[] = {"gpt2", "llama3", "qwen2", "smollm", "mixed", "llama2"};
-    static const char *const runs[] = {"a", "_", " ", "ab", "\n", " \n", "7", "\xFF", "\xC3\xA9", "<|im_start|", "e\xCC\x81", "(\xE2\x96\x81"};
+    static const char *const runs[] = {"a", "_",    " ",        "ab",          "\n",        " \n",
+                                       "7", "\xFF", "\xC3\xA9", "<|im_start|", "e\xCC\x81", "(\xE2\x96\x81"};
     const size_t small = 1 << 14, large = small * 8;
     char *text = sn_alloc(large);
     sn_ids ids = {0};
