@@ -39,13 +39,13 @@ static sn_status copy_settings(sn_tokenizer *t, const sn_tokenizer_spec *s) {
     t->eos_count = s->eos_count;
     t->prefix_count = s->prefix_count;
     t->suffix_count = s->suffix_count;
+    for (size_t i = 0; i < s->prefix_count; i++) SN_TRY(check_id(s, t->size, "post_processor", s->prefix[i]));
+    for (size_t i = 0; i < s->suffix_count; i++) SN_TRY(check_id(s, t->size, "post_processor", s->suffix[i]));
     SN_TRY(check_id(s, t->size, "unk_token", s->model_unk));
     SN_TRY(check_id(s, t->size, "bos_token", s->bos));
     SN_TRY(check_id(s, t->size, "pad_token", s->pad));
     SN_TRY(check_id(s, t->size, "unk_token", s->unk));
     for (size_t i = 0; i < s->eos_count; i++) SN_TRY(check_id(s, t->size, "eos_token", s->eos[i]));
-    for (size_t i = 0; i < s->prefix_count; i++) SN_TRY(check_id(s, t->size, "post_processor", s->prefix[i]));
-    for (size_t i = 0; i < s->suffix_count; i++) SN_TRY(check_id(s, t->size, "post_processor", s->suffix[i]));
     for (size_t i = 0; i < s->normalize_count; i++) {
         sn_normalize_spec step = s->normalize[i];
         step.from = sn_pool_strdup(&t->pool, step.from);

@@ -107,7 +107,9 @@ sn_status sn_scratch_open(const sn_tokenizer *t, sn_tokenizer_scratch **out) {
         /* Without JIT memory the matcher falls back to interpreting; so does a match that needs more stack than this. */
         s->jit_stack = pcre2_jit_stack_create(32 << 10, JIT_STACK, t->pcre);
         pcre2_jit_stack_assign(s->context, NULL, s->jit_stack);
-        pcre2_set_match_limit(s->context, UINT32_MAX);
+        /* Long runs need many steps, but a malicious pattern must end: some seconds, 256 MiB. */
+        pcre2_set_match_limit(s->context, 100000000);
+        pcre2_set_heap_limit(s->context, 256 << 10);
         *out = s;
         return SN_OK;
     }

@@ -122,7 +122,7 @@ def families(lines):
     yield "mixed", t
 
     # Characters with byte fallback, as Llama-2 has them.
-    t = train("llama2", None, [" ".join(l.split()) for l in some if "aaaa" not in l][:1200], 1700, limit=250, special=["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)],
+    t = train("llama2", None, [" ".join(l.split()) for l in some if "aaaa" not in l and "<0x" not in l][:1200], 1700, limit=250, special=["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)],
               normalizer=normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     j = json.loads(t.to_str())
     j["added_tokens"] = j["added_tokens"][:3]
@@ -133,7 +133,12 @@ def families(lines):
 
 
 def write_ids(name, t, lines):
-    hashes = [fnv(t.encode(l).ids) for l in lines]
+    bos = t.encode("").ids[:1]
+    hashes = []
+    for l in lines:
+        ids = t.encode(l).ids
+        if bos and ids[:2] == bos * 2: del ids[0]  # a text that begins with BOS itself: the reference doubles it, snug does not
+        hashes.append(fnv(ids))
     t.encode_special_tokens = True
     plain = 0x811C9DC5
     for l in lines: plain = fnv(t.encode(l, add_special_tokens=False).ids, plain)
