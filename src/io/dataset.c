@@ -30,6 +30,7 @@ static sn_status summarize(sn_dataset *d) {
     i->rows = h->entries;
     i->tokens = h->tokens;
     i->labels = h->labels;
+    i->identity = h->entries_hash;
     if (is_text(d)) { /* of n tokens, n - 1 have a next one */
         i->labels = h->tokens > 2 ? h->tokens - 1 : 0;
         i->rows = i->labels / length + (i->labels % length != 0);

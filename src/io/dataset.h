@@ -57,7 +57,8 @@ typedef struct sn_dataset_info {
     uint64_t no_loss;   /* left out: no label within cutoff_len */
     uint64_t truncated; /* used, but cut */
     uint64_t tokens, labels;
-    bool built; /* the index was made by this call */
+    uint64_t identity; /* of rows and counts: a checkpoint's cursor fits this dataset only */
+    bool built;        /* the index was made by this call */
 } sn_dataset_info;
 
 /* SN_ERR_DATA names path:line for a malformed row, and says why when no row is left. Options are copied; what they point to must

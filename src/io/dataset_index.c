@@ -152,8 +152,8 @@ static sn_status write_entries(writer *w) {
 static sn_status build(sn_dataset *d) {
     sn_index_header *h = &d->header;
     sn_str path = {0};
-    writer w = {.d = d, .fd = -1, .block = sn_alloc(BLOCK * sizeof *w.block)};
     SN_TRY(expected(d, h));
+    writer w = {.d = d, .fd = -1, .block = sn_alloc(BLOCK * sizeof *w.block)};
     h->now = (int64_t)time(NULL);
     sn_str_printf(&path, "%s.%ld.tmp", d->index_path, (long)getpid());
     w.path = path.data;

@@ -15,16 +15,16 @@
 #include "io/gguf.h"
 #include "support/support.h"
 
-/* A tokenizer whose ids are bytes, with three control tokens. */
+/* A tokenizer whose ids are bytes, with four control tokens. */
 enum { IM_START = 256, IM_END, EOS, BOS };
 
 static sn_status encode_bytes(const sn_encoder *e, const char *text, size_t n, unsigned flags, sn_ids *out) {
-    static const char *const specials[] = {"<|im_start|>", "<|im_end|>", "</s>"};
+    static const char *const specials[] = {"<|im_start|>", "<|im_end|>", "</s>", "<s>"};
     (void)e;
     for (size_t i = 0; i < n;) {
         int32_t id = (unsigned char)text[i];
         size_t used = 1;
-        for (int k = 0; k < 3 && (flags & SN_ENCODE_SPECIAL); k++) {
+        for (int k = 0; k < 4 && (flags & SN_ENCODE_SPECIAL); k++) {
             size_t m = strlen(specials[k]);
             if (n - i >= m && !memcmp(text + i, specials[k], m)) id = IM_START + k, used = m;
         }
@@ -146,6 +146,23 @@ static void chats_carry_loss_on_assistant_turns_only(void **state) { /* FIELD 6 
     assert_non_null(strstr(sn_error_text(), "chat2.jsonl:1"));
 }
 
+static void bos_stands_once(void **state) { /* FIELD 52 */
+    (void)state;
+    sn_dataset *d;
+    sn_chat_template *t = template_of("{{ bos_token }}{% for m in messages %}{{ '[' if m.role == 'user' else ' ' }}{{ m.content }}{{ ']' "
+                                      "if m.role == 'user' else eos_token }}{% endfor %}");
+    assert_ok(open_text(
+        "bos.jsonl",
+        "{\"messages\": [{\"role\":\"user\",\"content\":\"q<s>\"},{\"role\":\"assistant\",\"content\":\"a</s>\"}]}\n{\"text\": "
+        "\"<s>ab\"}\n{\"text\": \"cd\"}\n",
+        (sn_dataset_options){.cutoff_len = 40, .encoder = &bytes_bos, .chat_template = t, .bos_token = "<s>", .eos_token = "</s>"}, &d));
+    assert_sample(d, 0, "B[q<s>] a</s>X", "______ a</s>X_");
+    assert_sample(d, 1, "BabX", "abX_");
+    assert_sample(d, 2, "BcdX", "cdX_");
+    sn_dataset_close(d);
+    sn_chat_template_free(t);
+}
+
 static void rows_without_labels_are_dropped_and_counted(void **state) { /* FIELD 4 */
     (void)state;
     sn_dataset *d;
@@ -230,7 +247,7 @@ static void plain_text_is_one_stream(void **state) {
     sn_dataset *d;
     enum { SIZE = 30000 };
     char *text = sn_alloc(SIZE + 1);
-    for (int i = 0; i < SIZE; i++) text[i] = i % 61 == 60 ? '\n' : (char)('a' + i * 7 % 26);
+    for (int i = 0; i < SIZE; i++) text[i] = (char)(i % 61 == 60 ? '\n' : 'a' + i * 7 % 26);
     text[SIZE] = 0;
     assert_ok(open_text("plain.txt", text, (sn_dataset_options){.cutoff_len = 64, .encoder = &bytes_bos}, &d));
     uint64_t rows = sn_dataset_get_info(d)->rows, at = 0; /* BOS, SIZE bytes, EOS: SIZE + 1 labels */
@@ -644,6 +661,7 @@ int main(void) {
         cmocka_unit_test(memory_does_not_grow_with_the_file),
         cmocka_unit_test(formats),
         cmocka_unit_test(chats_carry_loss_on_assistant_turns_only),
+        cmocka_unit_test(bos_stands_once),
         cmocka_unit_test(rows_without_labels_are_dropped_and_counted),
         cmocka_unit_test(empty_documents_are_skipped),
         cmocka_unit_test(malformed_rows_name_their_line),
