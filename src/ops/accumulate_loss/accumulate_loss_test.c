@@ -29,7 +29,9 @@ static void tokens_not_micro_batches(void **state) { /* one token of loss 4 and 
 
 static void refuses(void **state) {
     (void)state;
-    sn_call c = {.in = {{.dtype = SN_F64, .shape = sn_shape_of(2)}, {.dtype = SN_F32, .shape = sn_shape_of(3)}, {.dtype = SN_I32, .shape = sn_shape_of(2)}}};
+    sn_call c = {.in = {{.dtype = SN_F64, .shape = sn_shape_of(2)},
+                        {.dtype = SN_F32, .shape = sn_shape_of(3)},
+                        {.dtype = SN_I32, .shape = sn_shape_of(2)}}};
     test_refused(&sn_op_accumulate_loss, &c, 3, "labels must be [3], found [2]");
     c.in[0].dtype = SN_F32;
     test_refused(&sn_op_accumulate_loss, &c, 3, "total must be f64, found f32");

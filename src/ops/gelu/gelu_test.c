@@ -15,27 +15,27 @@ static double gelu_f64(double x, int exact) {
 static void forward_and_gradient(void **state) {
     (void)state;
     for (int exact = 0; exact <= 1; exact++) TEST_EACH_SHAPE(s) TEST_EACH_FORM(a) {
-        const sn_shape shape = sn_shape_of(test_shapes[s][0], test_shapes[s][1]);
-        sn_call f = {.attrs = {.i = {[SN_GELU_EXACT] = exact}}}, c = f;
-        f.in[0] = test_tensor(test_forms[a], shape, 1, 6);
-        test_prepare(&sn_op_gelu, &f, 1);
-        test_same_bits(&sn_op_gelu, &f);
-        c.in[0] = test_tensor(test_forms[a], shape, 2, 2);
-        c.in[1] = f.in[0];
-        test_prepare(&sn_op_gelu_grad, &c, 2);
-        test_same_bits(&sn_op_gelu_grad, &c);
-        const double h = 1e-5, tolerance = test_tolerance(test_forms[a]);
-        for (int64_t i = 0; i < sn_elements(&f.in[0]); i++) {
-            const double x = test_get(&f.in[0], i), y = gelu_f64(x, exact);
-            const double slope = test_get(&c.in[0], i) * (gelu_f64(x + h, exact) - gelu_f64(x - h, exact)) / (2 * h);
-            assert_true(fabs(test_get(&f.out[0], i) - y) <= tolerance * (1 + fabs(y)));
-            assert_true(fabs(test_get(&c.out[0], i) - slope) <= tolerance * (1 + fabs(slope)));
+            const sn_shape shape = sn_shape_of(test_shapes[s][0], test_shapes[s][1]);
+            sn_call f = {.attrs = {.i = {[SN_GELU_EXACT] = exact}}}, c = f;
+            f.in[0] = test_tensor(test_forms[a], shape, 1, 6);
+            test_prepare(&sn_op_gelu, &f, 1);
+            test_same_bits(&sn_op_gelu, &f);
+            c.in[0] = test_tensor(test_forms[a], shape, 2, 2);
+            c.in[1] = f.in[0];
+            test_prepare(&sn_op_gelu_grad, &c, 2);
+            test_same_bits(&sn_op_gelu_grad, &c);
+            const double h = 1e-5, tolerance = test_tolerance(test_forms[a]);
+            for (int64_t i = 0; i < sn_elements(&f.in[0]); i++) {
+                const double x = test_get(&f.in[0], i), y = gelu_f64(x, exact);
+                const double slope = test_get(&c.in[0], i) * (gelu_f64(x + h, exact) - gelu_f64(x - h, exact)) / (2 * h);
+                assert_true(fabs(test_get(&f.out[0], i) - y) <= tolerance * (1 + fabs(y)));
+                assert_true(fabs(test_get(&c.out[0], i) - slope) <= tolerance * (1 + fabs(slope)));
+            }
+            test_in_place(&sn_op_gelu, &f);
+            test_in_place(&sn_op_gelu_grad, &c);
+            test_free_tensor(&f.out[0]);
+            test_free_call(&c);
         }
-        test_in_place(&sn_op_gelu, &f);
-        test_in_place(&sn_op_gelu_grad, &c);
-        test_free_tensor(&f.out[0]);
-        test_free_call(&c);
-    }
 }
 
 static void extremes(void **state) {

@@ -117,7 +117,7 @@ static void finite_differences(void **state) {
         *at = kept - h;
         double slope = (up - loss(x, w, b, dy, ROWS, COLUMNS)) / (2 * h);
         *at = kept;
-        double found = i < ALL            ? test_get(&c.out[0], i)
+        double found = i < ALL             ? test_get(&c.out[0], i)
                        : i < ALL + COLUMNS ? test_get(&c.out[1], i - ALL)
                                            : test_get(&c.out[2], i - ALL - COLUMNS);
         assert_true(fabs(found - slope) < 1e-5 * (1 + fabs(slope)));
@@ -165,7 +165,11 @@ static void refuses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(forward),            cmocka_unit_test(far_from_zero), cmocka_unit_test(gradient_same_bits),
-                                       cmocka_unit_test(finite_differences), cmocka_unit_test(golden),        cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(forward),
+                                       cmocka_unit_test(far_from_zero),
+                                       cmocka_unit_test(gradient_same_bits),
+                                       cmocka_unit_test(finite_differences),
+                                       cmocka_unit_test(golden),
+                                       cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,7 +144,7 @@ static void refuses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(forward),  cmocka_unit_test(gradient_same_bits), cmocka_unit_test(finite_differences),
-                                       cmocka_unit_test(golden),   cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(forward), cmocka_unit_test(gradient_same_bits),
+                                       cmocka_unit_test(finite_differences), cmocka_unit_test(golden), cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 #include "support/small_ops.h"
 
+#include <math.h>
+
 #include "base/mem.h"
 #include "ops/scale/scale.h"
 
@@ -22,6 +24,21 @@ static void every_form_and_shape(void **state) {
     }
 }
 
+static void every_16_bit_pattern(void **state) { /* NaNs, infinities and subnormal numbers widen and round alike in every variant */
+    (void)state;
+    const double alphas[] = {1, 0.3, -3};
+    for (int form = 1; form < 3; form++)
+        for (int k = 0; k < 3; k++) {
+            sn_call c = {.attrs = {.f = {[SN_SCALE_ALPHA] = alphas[k]}}};
+            c.in[0] = test_tensor(test_forms[form], sn_shape_of(65536), 0, 0);
+            for (int i = 0; i < 65536; i++) ((uint16_t *)c.in[0].data)[i] = (uint16_t)i;
+            test_prepare(&sn_op_scale, &c, 1);
+            test_same_bits(&sn_op_scale, &c);
+            for (int i = 0; i < 65536; i++) assert_int_equal(isnan(test_get(&c.out[0], i)), isnan(test_get(&c.in[0], i)));
+            test_free_call(&c);
+        }
+}
+
 static void refuses(void **state) {
     (void)state;
     sn_call c = {.in = {{.dtype = SN_Q4_1, .shape = sn_shape_of(2, 32)}}};
@@ -29,6 +46,7 @@ static void refuses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_form_and_shape), cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_form_and_shape), cmocka_unit_test(every_16_bit_pattern),
+                                       cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,14 +19,14 @@ static void every_form_and_size(void **state) {
     (void)state;
     const int64_t sizes[] = {0, 1, 31, 33, 4095, 4096, 4097, 100003};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) TEST_EACH_FORM(a) {
-        sn_call c = call(test_forms[a], sizes[s]);
-        test_same_bits(&sn_op_sum_squares, &c);
-        double want = 0;
-        for (int64_t i = 0; i < sizes[s]; i++) want += test_get(&c.in[1], i) * test_get(&c.in[1], i);
-        assert_true(fabs(test_get(&c.in[0], 1) - want) <= 1e-12 * (1 + want));
-        assert_true(test_get(&c.in[0], 0) == -1 && test_get(&c.in[0], 2) == -1);
-        test_free_call(&c);
-    }
+            sn_call c = call(test_forms[a], sizes[s]);
+            test_same_bits(&sn_op_sum_squares, &c);
+            double want = 0;
+            for (int64_t i = 0; i < sizes[s]; i++) want += test_get(&c.in[1], i) * test_get(&c.in[1], i);
+            assert_true(fabs(test_get(&c.in[0], 1) - want) <= 1e-12 * (1 + want));
+            assert_true(test_get(&c.in[0], 0) == -1 && test_get(&c.in[0], 2) == -1);
+            test_free_call(&c);
+        }
 }
 
 static void by_units(void **state) { /* the sum of whole units does not depend on what follows them: a shard's units keep their bits */
