@@ -1,6 +1,7 @@
 #include "support/tiny.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -30,7 +31,7 @@ static void set_options(sn_options *o, const char *text) {
         char *equals = strchr(word, '=');
         assert_non_null(equals);
         *equals = 0;
-        assert_ok(sn_options_set(o, word, equals + 1, "test"));
+        assert_ok(sn_options_set(o, word, equals + 1, SN_FROM_COMMAND_LINE, "test"));
     }
 }
 
@@ -66,7 +67,7 @@ void tiny_close(tiny *t) {
     sn_run_close(t->run);
     sn_plan_free(t->plan);
     sn_job_free(t->job);
-    sn_options_free(t->recipe);
+    sn_options_close(t->recipe);
 }
 
 void tiny_fill(tiny *t, const char *name, int step, int slot) {
