@@ -25,13 +25,13 @@ enum { DEFAULT_TRIES = 5, DEFAULT_BACKOFF_MS = 1000, LONGEST_WAIT_MS = 60000, CO
 typedef struct transfer {
     const sn_fetch_job *job;
     CURL *curl;
-    int fd;                /* of the .part file; -1: into text */
-    const char *part;      /* its path */
-    uint64_t start, at;    /* the range's first byte; bytes in the file */
+    int fd;             /* of the .part file; -1: into text */
+    const char *part;   /* its path */
+    uint64_t start, at; /* the range's first byte; bytes in the file */
     sn_str *text;
     size_t max_text;
-    bool begun;            /* a byte of a good reply came */
-    bool in_callback;      /* status was set by a callback */
+    bool begun;       /* a byte of a good reply came */
+    bool in_callback; /* status was set by a callback */
     sn_status status;
     uint64_t range_start;  /* of Content-Range; UINT64_MAX: none */
     uint64_t linked_bytes; /* X-Linked-Size; 0: none */
@@ -171,8 +171,8 @@ static sn_status http_failure(const transfer *t, long code) {
     for (char *p = note; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = ' '; /* a server writes to the user's terminal only as text */
     const char *hint = code == 401 || code == 403 ? (t->job->token ? "; the token may lack access to it" : "; it may need HF_TOKEN")
-                       : code == 404             ? "; no such file"
-                                                 : "";
+                       : code == 404              ? "; no such file"
+                                                  : "";
     return sn_fail(SN_ERR_NETWORK, "%s: HTTP status %ld%s%s%s", t->job->url, code, hint, note[0] ? ": " : "", note);
 }
 

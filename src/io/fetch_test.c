@@ -51,7 +51,8 @@ static void answer_cdn(void *context, const test_request *q, test_reply *r) {
     if (!strcmp(q->target, "/no-range")) { /* drops once, then sends the whole file again, whatever was asked for */
         *r = (test_reply){200, "", content, SIZE, q->number ? 0 : 50000};
     }
-    if (!strcmp(q->target, "/wrong-range") && q->range > 0) snprintf(r->headers, sizeof r->headers, "Content-Range: bytes 0-1/%d\r\n", SIZE);
+    if (!strcmp(q->target, "/wrong-range") && q->range > 0)
+        snprintf(r->headers, sizeof r->headers, "Content-Range: bytes 0-1/%d\r\n", SIZE);
     if (!strcmp(q->target, "/busy") && q->number < 2) *r = (test_reply){q->number ? 503 : 429, "Retry-After: 0\r\n", "slow down", 9, 0};
     if (!strcmp(q->target, "/down")) *r = (test_reply){500, "", "\x1b[31mbroken", 11, 0};
     if (!strcmp(q->target, "/missing")) *r = (test_reply){404, "", "Not here", 8, 0};

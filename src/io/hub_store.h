@@ -9,7 +9,7 @@
 #include "base/status.h"
 
 typedef struct sn_store_file {
-    char *path;      /* below the model's folder */
+    char *path; /* below the model's folder */
     uint64_t bytes;
     char sha256[65]; /* "" while unknown */
 } sn_store_file;
@@ -31,7 +31,7 @@ sn_status sn_store_parse_name(const char *text, char **name, char **file);
 /* A relative path without empty, "." and ".." parts: safe to create below a folder. */
 bool sn_store_safe_path(const char *path);
 
-sn_status sn_store_models(char **path);                 /* the folder models/ */
+sn_status sn_store_models(char **path); /* the folder models/ */
 sn_status sn_store_folder(const char *name, char **path);
 
 /* The files that snug.json lists and that are there with their sizes; none when there is no snug.json. */

@@ -15,7 +15,7 @@ static uint64_t hash_of(const char *text, size_t size) {
 static size_t slot_of(const sn_names *set, const char *text, size_t size, uint64_t hash) {
     size_t slot = hash & (set->slot_count - 1);
     for (; set->slots[slot]; slot = (slot + 1) & (set->slot_count - 1)) {
-        const sn_name *n = &set->items[set->slots[slot] - 1];
+        const sn_name_entry *n = &set->items[set->slots[slot] - 1];
         if (n->hash == hash && n->size == size && !memcmp(n->text, text, size)) break;
     }
     return slot;
@@ -52,7 +52,7 @@ sn_status sn_names_add(sn_names *set, const char *text, size_t size, size_t *ind
     if (!copy) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a name of %zu bytes", size);
     memcpy(copy, text, size);
     *index = set->count;
-    set->items[set->count++] = (sn_name){.text = copy, .size = size, .hash = hash};
+    set->items[set->count++] = (sn_name_entry){.text = copy, .size = size, .hash = hash};
     set->slots[slot] = (uint32_t)set->count;
     return SN_OK;
 }

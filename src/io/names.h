@@ -10,14 +10,14 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-typedef struct sn_name {
+typedef struct sn_name_entry {
     const char *text; /* the set's own copy, NUL-terminated */
     size_t size;
     uint64_t hash;
-} sn_name;
+} sn_name_entry;
 
 typedef struct sn_names {
-    sn_name *items;
+    sn_name_entry *items;
     size_t count, capacity;
     uint32_t *slots; /* item + 1, 0 is free; slot_count is a power of two */
     size_t slot_count;

@@ -39,13 +39,13 @@ static sn_status copy_settings(sn_tokenizer *t, const sn_tokenizer_spec *s) {
     t->eos_count = s->eos_count;
     t->prefix_count = s->prefix_count;
     t->suffix_count = s->suffix_count;
+    for (size_t i = 0; i < s->prefix_count; i++) SN_TRY(check_id(s, t->size, "post_processor", s->prefix[i]));
+    for (size_t i = 0; i < s->suffix_count; i++) SN_TRY(check_id(s, t->size, "post_processor", s->suffix[i]));
     SN_TRY(check_id(s, t->size, "unk_token", s->model_unk));
     SN_TRY(check_id(s, t->size, "bos_token", s->bos));
     SN_TRY(check_id(s, t->size, "pad_token", s->pad));
     SN_TRY(check_id(s, t->size, "unk_token", s->unk));
     for (size_t i = 0; i < s->eos_count; i++) SN_TRY(check_id(s, t->size, "eos_token", s->eos[i]));
-    for (size_t i = 0; i < s->prefix_count; i++) SN_TRY(check_id(s, t->size, "post_processor", s->prefix[i]));
-    for (size_t i = 0; i < s->suffix_count; i++) SN_TRY(check_id(s, t->size, "post_processor", s->suffix[i]));
     for (size_t i = 0; i < s->normalize_count; i++) {
         sn_normalize_spec step = s->normalize[i];
         step.from = sn_pool_strdup(&t->pool, step.from);
@@ -99,7 +99,7 @@ static sn_status encode_normalized(sn_encoder *e, const char *text, size_t n) {
     for (int32_t added; (added = sn_added_next(e->t, &e->t->normalized, text, at, n, e->flags, &begin, &end)) >= 0; at = end) {
         SN_TRY(sn_encode_words(e, text + at, begin - at));
         SN_TRY(sn_ids_push(e->out, e->t->added[added].id));
-        e->last_unk = false;
+        e->last_unk = e->at_start = false;
     }
     return sn_encode_words(e, text + at, n - at);
 }
@@ -126,7 +126,7 @@ static sn_status encode_text(sn_encoder *e, const char *text, size_t n) {
     for (int32_t added; (added = sn_added_next(e->t, &e->t->raw, text, at, n, e->flags, &begin, &end)) >= 0; at = end) {
         SN_TRY(encode_stretch(e, text + at, begin - at));
         SN_TRY(sn_ids_push(e->out, e->t->added[added].id));
-        e->last_unk = false;
+        e->last_unk = e->at_start = false;
     }
     return encode_stretch(e, text + at, n - at);
 }
@@ -146,10 +146,11 @@ static void give_back(const sn_tokenizer *t, sn_tokenizer_scratch *s) {
 
 sn_status sn_tokenizer_encode(const sn_tokenizer *t, const char *text, size_t n, unsigned flags, sn_ids *out) {
     if (n > 1u << 30) return sn_fail(SN_ERR_DATA, "a text of %zu bytes is over 1 GiB", n);
+    if (!n) text = "";
     sn_tokenizer_scratch *scratch = atomic_exchange(&((sn_tokenizer *)t)->spare_scratch, NULL);
     if (!scratch) SN_TRY(sn_scratch_open(t, &scratch));
     size_t before = out->size, prefix = flags & SN_TOKENIZER_ADD_SPECIAL ? t->prefix_count : 0;
-    sn_encoder e = {.t = t, .scratch = scratch, .out = out, .flags = flags};
+    sn_encoder e = {.t = t, .scratch = scratch, .out = out, .flags = flags, .at_start = true};
     sn_status status = SN_OK;
     for (size_t i = 0; i < prefix; i++) SN_TRY_GOTO(status, done, sn_ids_push(out, t->prefix[i]));
     SN_TRY_GOTO(status, done, encode_text(&e, text, n));
@@ -158,7 +159,8 @@ sn_status sn_tokenizer_encode(const sn_tokenizer *t, const char *text, size_t n,
         memmove(out->data + before + prefix, out->data + before + prefix + 1, (out->size - before - prefix - 1) * sizeof *out->data);
         out->size--;
     }
-    for (size_t i = 0; i < t->suffix_count && (flags & SN_TOKENIZER_ADD_SPECIAL); i++) SN_TRY_GOTO(status, done, sn_ids_push(out, t->suffix[i]));
+    for (size_t i = 0; i < t->suffix_count && (flags & SN_TOKENIZER_ADD_SPECIAL); i++)
+        SN_TRY_GOTO(status, done, sn_ids_push(out, t->suffix[i]));
 done:
     if (status != SN_OK) out->size = before;
     give_back(t, scratch);

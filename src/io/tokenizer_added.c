@@ -44,7 +44,7 @@ sn_status sn_tokenizer_build_added(sn_tokenizer *t, const sn_tokenizer_spec *s) 
         if (a->size) memcpy(t->added_text + a->at, s->text.data + s->added[i].at, a->size);
         t->added_text_size += a->size;
         t->added_count++;
-        SN_TRY(trie_insert(a->normalized && s->normalize_count ? &t->normalized : &t->raw, t->added_text + a->at, a->size, (int32_t)i));
+        SN_TRY(trie_insert(a->normalized ? &t->normalized : &t->raw, t->added_text + a->at, a->size, (int32_t)i));
     }
     return SN_OK;
 }

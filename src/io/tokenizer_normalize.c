@@ -1,4 +1,5 @@
 /* UTF-8, character classes, and the normalizer. */
+#define _GNU_SOURCE /* memmem */
 #include <string.h>
 #include <utf8proc.h>
 

@@ -1,4 +1,5 @@
 /* The pre-tokenizer: a chain of splits by regular expressions (PCRE2), each cutting the pieces of the one before. */
+#define _GNU_SOURCE /* memmem */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -71,8 +72,8 @@ static sn_status compile(const sn_tokenizer *t, const char *name, const sn_split
     if (!split->code) {
         char text[128] = "";
         pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text);
-        status = sn_fail(code == PCRE2_ERROR_HEAP_FAILED ? SN_ERR_NO_MEMORY : SN_ERR_FORMAT, "%s: pre_tokenizer: pattern \"%.*s\": %s", name,
-                         spec->pattern_size < 200 ? (int)spec->pattern_size : 200, spec->pattern, text);
+        status = sn_fail(code == PCRE2_ERROR_HEAP_FAILED ? SN_ERR_NO_MEMORY : SN_ERR_FORMAT, "%s: pre_tokenizer: pattern \"%.*s\": %s",
+                         name, spec->pattern_size < 200 ? (int)spec->pattern_size : 200, spec->pattern, text);
     } else split->jit = pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE) == 0;
 done:
     pcre2_compile_context_free(context);
@@ -106,7 +107,9 @@ sn_status sn_scratch_open(const sn_tokenizer *t, sn_tokenizer_scratch **out) {
         /* Without JIT memory the matcher falls back to interpreting; so does a match that needs more stack than this. */
         s->jit_stack = pcre2_jit_stack_create(32 << 10, JIT_STACK, t->pcre);
         pcre2_jit_stack_assign(s->context, NULL, s->jit_stack);
-        pcre2_set_match_limit(s->context, UINT32_MAX);
+        /* Long runs need many steps, but a malicious pattern must end: some seconds, 256 MiB. */
+        pcre2_set_match_limit(s->context, 100000000);
+        pcre2_set_heap_limit(s->context, 256 << 10);
         *out = s;
         return SN_OK;
     }
@@ -153,8 +156,8 @@ static sn_status next_match(sn_encoder *e, size_t step, const char *text, size_t
     if (rc < 0) {
         char message[128] = "";
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)message, sizeof message);
-        return sn_fail(rc == PCRE2_ERROR_NOMEMORY ? SN_ERR_NO_MEMORY : SN_ERR_DATA, "pre_tokenizer step %zu at byte %zu of a text: %s", step,
-                       from, message);
+        return sn_fail(rc == PCRE2_ERROR_NOMEMORY ? SN_ERR_NO_MEMORY : SN_ERR_DATA, "pre_tokenizer step %zu at byte %zu of a text: %s",
+                       step, from, message);
     }
     const size_t *place = pcre2_get_ovector_pointer(match);
     *begin = place[0];
@@ -204,10 +207,13 @@ static sn_status feed(joiner *j, size_t begin, size_t end, bool match) {
 
 static sn_status split_piece(sn_encoder *e, size_t step, const char *text, size_t n) {
     if (!n) return SN_OK;
-    if (step == e->t->split_count) return sn_encode_word(e, text, n);
+    if (step == e->t->split_count) {
+        e->at_start = false;
+        return sn_encode_word(e, text, n);
+    }
     const sn_split *split = &e->t->split[step];
-    if (split->kind == SN_SPLIT_PREFIX_SPACE) {
-        if (*text == ' ') return split_piece(e, step + 1, text, n);
+    if (split->kind >= SN_SPLIT_PREFIX_SPACE) {
+        if (*text == ' ' || (split->kind == SN_SPLIT_PREFIX_FIRST && !e->at_start)) return split_piece(e, step + 1, text, n);
         sn_str *to = &e->scratch->prefixed; /* at most one step of this kind: nothing else uses it meanwhile */
         sn_str_clear(to);
         sn_str_char(to, ' ');

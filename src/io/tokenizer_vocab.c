@@ -149,10 +149,11 @@ static void lay_out(sn_tokenizer *t, const sn_tokenizer_spec *s, const sn_token_
 /* Ordinary tokens first: the verbatim text of an added token may equal what an ordinary one decodes to. */
 static void fill_hash(sn_tokenizer *t, const sn_tokenizer_spec *s, const sn_token_spec **by_id) {
     for (uint32_t i = 0; i < t->slot_count; i++) t->slots[i] = -1;
-    for (int added = 0; added < 2; added++) {
+    for (int added = false; added <= true; added++) {
         for (int32_t id = 0; id < t->size; id++) {
             size_t n = t->offset[id + 1] - t->offset[id];
-            if (!by_id[id] || !n || (t->flags[id] & SN_TOKEN_BYTE) || !(t->flags[id] & SN_TOKEN_ADDED) == added || !insert(t, id)) continue;
+            if (!by_id[id] || !n || (t->flags[id] & SN_TOKEN_BYTE) || ((t->flags[id] & SN_TOKEN_ADDED) != 0) != added || !insert(t, id))
+                continue;
             if (n > t->longest) t->longest = n;
             if (s->byte_level && n == 1) t->byte_id[(uint8_t)t->text[t->offset[id]]] = id;
         }

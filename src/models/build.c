@@ -1,7 +1,6 @@
 #include "models/build.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ops/attention/attention.h"
 #include "ops/kv_write/kv_write.h"
@@ -131,15 +130,8 @@ void sn_build_head(sn_builder *b, sn_vid x, sn_vid head) {
 }
 
 sn_status sn_model_build(sn_graph *g, const sn_model_config *config, const sn_model_shape *shape, const sn_parameters *parameters) {
-    static const struct {
-        const char *architecture;
-        sn_status (*build)(sn_builder *b);
-    } families[] = {{"llama", sn_model_llama}, {"gpt2", sn_model_gpt2}};
+    static sn_status (*const families[])(sn_builder *b) = {[SN_ARCH_LLAMA] = sn_model_llama, [SN_ARCH_GPT2] = sn_model_gpt2};
     sn_builder b = {.g = g, .config = config, .shape = shape, .parameters = parameters};
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        if (!strcmp(config->architecture, families[i].architecture)) {
-            SN_TRY(families[i].build(&b));
-            return sn_graph_verify(g);
-        }
-    return sn_fail(SN_ERR_UNSUPPORTED, "no model file for architecture '%s' (known: llama, gpt2)", config->architecture);
+    SN_TRY(families[config->arch](&b));
+    return sn_graph_verify(g);
 }

@@ -33,7 +33,9 @@ static sn_vid block(sn_builder *b, sn_vid x, int layer) {
     g->part = SN_PART_MLP;
     h = norm(b, x, NAME("ln_2"));
     h = conv1d(b, h, NAME("mlp.c_fc"), E, F, SN_AXIS_EMBED, SN_AXIS_MLP);
-    h = sn_append1(g, SN_OP_gelu, NULL, 1, (sn_vid[]){h}, NAME("mlp.act"));
+    sn_attrs act = {0};
+    act.i[SN_GELU_EXACT] = c->hidden_act == SN_ACT_GELU;
+    h = sn_append1(g, SN_OP_gelu, &act, 1, (sn_vid[]){h}, NAME("mlp.act"));
     h = conv1d(b, h, NAME("mlp.c_proj"), F, E, SN_AXIS_MLP, SN_AXIS_EMBED);
 #undef NAME
     return sn_build_add(b, x, h, sn_name(g, "transformer.h.%d.mlp.residual", layer));
@@ -49,7 +51,7 @@ sn_status sn_model_gpt2(sn_builder *b) {
     sn_vid x = sn_append1(g, SN_OP_embedding, NULL, 2, (sn_vid[]){ids, table}, "wte");
     sn_vid p = sn_append1(g, SN_OP_embedding, NULL, 2, (sn_vid[]){b->positions, places}, "wpe");
     x = sn_build_add(b, x, p, "embeddings");
-    for (int layer = 0; layer < c->num_layers; layer++) {
+    for (int layer = 0; layer < (int)c->num_layers; layer++) {
         g->layer = layer;
         x = block(b, x, layer);
     }

@@ -21,15 +21,15 @@ static sn_vid rotate(sn_builder *b, sn_vid x, const char *name) {
 }
 
 static void rope_table(sn_builder *b) {
-    const sn_model_config *c = b->config;
+    const sn_rope *r = &b->config->rope;
     sn_attrs a = {0};
-    a.i[SN_ROPE_TABLE_DIMS] = c->head_dim;
-    a.i[SN_ROPE_TABLE_TYPE] = c->rope_type;
-    a.i[SN_ROPE_TABLE_ORIGINAL_CONTEXT] = c->rope_original_max_position;
-    a.f[SN_ROPE_TABLE_THETA] = c->rope_theta;
-    a.f[SN_ROPE_TABLE_FACTOR] = c->rope_factor;
-    a.f[SN_ROPE_TABLE_LOW_FREQ_FACTOR] = c->rope_low_freq_factor;
-    a.f[SN_ROPE_TABLE_HIGH_FREQ_FACTOR] = c->rope_high_freq_factor;
+    a.i[SN_ROPE_TABLE_DIMS] = b->config->head_dim;
+    a.i[SN_ROPE_TABLE_TYPE] = r->type;
+    a.i[SN_ROPE_TABLE_ORIGINAL_CONTEXT] = r->original_max_position;
+    a.f[SN_ROPE_TABLE_THETA] = r->theta;
+    a.f[SN_ROPE_TABLE_FACTOR] = r->factor;
+    a.f[SN_ROPE_TABLE_LOW_FREQ_FACTOR] = r->low_freq_factor;
+    a.f[SN_ROPE_TABLE_HIGH_FREQ_FACTOR] = r->high_freq_factor;
     b->rope = sn_append1(b->g, SN_OP_rope_table, &a, 1, (sn_vid[]){b->positions}, "rope_table");
 }
 
@@ -67,12 +67,13 @@ static sn_vid mlp_part(sn_builder *b, sn_vid x, int layer) {
 sn_status sn_model_llama(sn_builder *b) {
     const sn_model_config *c = b->config;
     sn_graph *g = b->g;
+    if (c->rope.type == SN_ROPE_FACTORS) return sn_fail(SN_ERR_UNSUPPORTED, "rope_freqs.weight follows no known rope scaling");
     sn_vid ids = sn_input(g, "ids", SN_I32, sn_shape_of(b->shape->tokens));
     sn_build_inputs(b);
     rope_table(b);
     sn_vid table = sn_build_weight(b, "model.embed_tokens.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.02f);
     sn_vid x = sn_append1(g, SN_OP_embedding, NULL, 2, (sn_vid[]){ids, table}, "embed_tokens");
-    for (int layer = 0; layer < c->num_layers; layer++) {
+    for (int layer = 0; layer < (int)c->num_layers; layer++) {
         g->layer = layer;
         g->part = SN_PART_ATTENTION;
         x = attention_part(b, x, layer);

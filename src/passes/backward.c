@@ -149,9 +149,9 @@ done:
 
 sn_status sn_pass_backward(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
-    const char *form = sn_options_text(recipe, "gradient_dtype");
+    const char *form = sn_options_string(recipe, "gradient_dtype");
     sn_dtype gradient_form = !strcmp(form, "f32") ? SN_F32 : !strcmp(form, "bf16") ? SN_BF16 : !strcmp(form, "fp16") ? SN_F16 : SN_DTYPE_COUNT;
-    const char *precision = sn_options_text(recipe, "precision");
+    const char *precision = sn_options_string(recipe, "precision");
     if (gradient_form == SN_DTYPE_COUNT && strcmp(precision, "f32")) gradient_form = !strcmp(precision, "bf16") ? SN_BF16 : SN_F16;
     for (int k = 0; k < job->n_graphs; k++)
         if (sn_role_trains(job->graphs[k]->role)) SN_TRY(backward_graph(job->graphs[k], gradient_form));

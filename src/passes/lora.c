@@ -9,15 +9,15 @@
 #include "ops/matmul/matmul.h"
 #include "passes/pass.h"
 
-const sn_option sn_lora_options[] = {
-    {.key = "lora", .kind = SN_OPTION_SWITCH, .help = "train low-rank adapters, the base frozen"},
+static const sn_option options[] = {
+    {.key = "lora", .kind = SN_OPTION_FLAG, .help = "train low-rank adapters, the base frozen"},
     {.key = "lora_rank", .aliases = "lora_r", .kind = SN_OPTION_INT, .default_text = "8", .metavar = "R", .help = "rank of the adapters"},
     {.key = "lora_alpha", .kind = SN_OPTION_FLOAT, .default_text = "16", .metavar = "A", .help = "scale alpha / rank"},
     {.key = "lora_dropout", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "P", .help = "dropout on the adapters' input"},
     {.key = "lora_target", .aliases = "target_modules", .kind = SN_OPTION_STRING, .default_text = "all-linear", .metavar = "NAMES",
      .help = "module names, comma-separated, or all-linear"},
-    {.key = "use_rslora", .aliases = "rslora", .kind = SN_OPTION_SWITCH, .help = "scale alpha / sqrt(rank)"},
-    {0}};
+    {.key = "use_rslora", .aliases = "rslora", .kind = SN_OPTION_FLAG, .help = "scale alpha / sqrt(rank)"}};
+const sn_option_group sn_lora_options = SN_OPTION_GROUP("LoRA", options);
 
 typedef struct lora {
     int64_t rank;
@@ -91,12 +91,12 @@ static sn_status adapt(sn_graph *g, sn_nid id, lora *l) {
 
 sn_status sn_pass_lora(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
-    if (!sn_options_on(recipe, "lora") && !sn_options_on(recipe, "qlora")) return SN_OK;
-    lora l = {.rank = sn_options_int(recipe, "lora_rank"), .dropout = sn_options_float(recipe, "lora_dropout"), .targets = sn_options_text(recipe, "lora_target")};
+    if (!sn_options_bool(recipe, "lora") && !sn_options_bool(recipe, "qlora")) return SN_OK;
+    lora l = {.rank = sn_options_int(recipe, "lora_rank"), .dropout = sn_options_float(recipe, "lora_dropout"), .targets = sn_options_string(recipe, "lora_target")};
     if (l.rank < 1) return sn_fail(SN_ERR_USAGE, "lora_rank is %lld, at least 1 is wanted", (long long)l.rank);
     if (!(l.dropout >= 0 && l.dropout < 1)) return sn_fail(SN_ERR_USAGE, "lora_dropout is %g, wanted 0 <= p < 1", l.dropout);
     double alpha = sn_options_float(recipe, "lora_alpha");
-    l.scale = sn_options_on(recipe, "use_rslora") ? alpha / sqrt((double)l.rank) : alpha / (double)l.rank;
+    l.scale = sn_options_bool(recipe, "use_rslora") ? alpha / sqrt((double)l.rank) : alpha / (double)l.rank;
     for (size_t i = 0; i < job->n_persistent; i++) job->persistent[i].trainable = false;
     for (int k = 0; k < job->n_graphs; k++) {
         sn_graph *g = job->graphs[k];

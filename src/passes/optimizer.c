@@ -9,16 +9,16 @@
 #include "ops/sum_squares/sum_squares.h"
 #include "passes/pass.h"
 
-const sn_option sn_optimizer_options[] = {
-    {.key = "optimizer", .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw|sgd", .default_text = "adamw", .help = "update rule"},
+static const sn_option options[] = {
+    {.key = "optimizer", .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,sgd", .default_text = "adamw", .help = "update rule"},
     {.key = "adam_beta1", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment"},
     {.key = "adam_beta2", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment"},
     {.key = "adam_epsilon", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
     {.key = "weight_decay", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
     {.key = "momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
     {.key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
-    {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32|bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"},
-    {0}};
+    {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};
+const sn_option_group sn_optimizer_options = SN_OPTION_GROUP("Optimizer", options);
 
 static sn_pid child(sn_job *job, sn_pid parent, const char *suffix, sn_dtype form) {
     const char *name = sn_pool_printf(&job->pool, "%s.%s", job->persistent[parent].name, suffix);
@@ -91,8 +91,8 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
     sn_insert_at_end(g, "optimizer");
     g->phase = SN_PHASE_UPDATE;
     update u = {.g = g, .norms = sn_use_persistent(g, norms), .hyper = sn_input(g, "hyper", SN_F32, sn_shape_of(8)), .recipe = recipe};
-    u.sgd = !strcmp(sn_options_text(recipe, "optimizer"), "sgd");
-    u.moments = !strcmp(sn_options_text(recipe, "moment_dtype"), "bf16") ? SN_BF16 : SN_F32;
+    u.sgd = !strcmp(sn_options_string(recipe, "optimizer"), "sgd");
+    u.moments = !strcmp(sn_options_string(recipe, "moment_dtype"), "bf16") ? SN_BF16 : SN_F32;
     sn_vid out[SN_MAX_OUT];
     int64_t slot = 0;
     for (size_t i = 0; i < n; i++) {

@@ -7,11 +7,11 @@
 #include "graph/op.h"
 #include "passes/pass.h"
 
-const sn_option sn_quantise_options[] = {
-    {.key = "qlora", .kind = SN_OPTION_SWITCH, .help = "LoRA on the base in its quantised form"},
-    {.key = "keep_quantised", .kind = SN_OPTION_SWITCH, .help = "frozen weights stay in the form of their file"},
-    {.key = "activations", .kind = SN_OPTION_CHOICE, .choices = "f32|q8", .default_text = "f32", .help = "form of a quantised matmul's input"},
-    {0}};
+static const sn_option options[] = {
+    {.key = "qlora", .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
+    {.key = "keep_quantised", .kind = SN_OPTION_FLAG, .help = "frozen weights stay in the form of their file"},
+    {.key = "activations", .kind = SN_OPTION_CHOICE, .choices = "f32,q8", .default_text = "f32", .help = "form of a quantised matmul's input"}};
+const sn_option_group sn_quantise_options = SN_OPTION_GROUP("Quantised weights", options);
 
 static sn_dtype activation_form(sn_dtype weight) { return sn_dtypes[weight].block == 256 ? SN_Q8_K : SN_Q8_1; }
 
@@ -44,13 +44,13 @@ static void set_form(sn_job *job, sn_pid p, sn_dtype form) {
 
 sn_status sn_pass_quantise(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
-    if (!sn_options_on(recipe, "qlora") && !sn_options_on(recipe, "keep_quantised")) return SN_OK;
+    if (!sn_options_bool(recipe, "qlora") && !sn_options_bool(recipe, "keep_quantised")) return SN_OK;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
         if (e->trainable || e->class_of != SN_CLASS_WEIGHTS || !sn_dtype_is_quantised(e->source.form) || e->source.file < 0) continue;
         if (all_uses_accept(job, (sn_pid)p, e->source.form)) set_form(job, (sn_pid)p, e->source.form);
     }
-    bool q8 = !strcmp(sn_options_text(recipe, "activations"), "q8");
+    bool q8 = !strcmp(sn_options_string(recipe, "activations"), "q8");
     for (int k = 0; k < job->n_graphs; k++) {
         sn_graph *g = job->graphs[k];
         SN_TRY(sn_graph_infer(g));

@@ -6,10 +6,10 @@
 
 #include "passes/pass.h"
 
-const sn_option sn_recompute_options[] = {
+static const sn_option options[] = {
     {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "none", .metavar = "none|attention|every:k|all",
-     .help = "what backward computes again instead of keeping"},
-    {0}};
+     .help = "what backward computes again instead of keeping"}};
+const sn_option_group sn_recompute_options = SN_OPTION_GROUP("Recomputation", options);
 
 typedef struct recompute {
     int every;           /* blocks a segment; 0: only the attention part of each block */
@@ -83,7 +83,7 @@ static sn_status recompute_graph(sn_graph *g, int every) {
 
 sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
-    const char *text = sn_options_text(recipe, "recompute");
+    const char *text = sn_options_string(recipe, "recompute");
     int every = -1;
     if (!strcmp(text, "none") || !strcmp(text, "off") || !strcmp(text, "false")) return SN_OK;
     if (!strcmp(text, "all") || !strcmp(text, "on") || !strcmp(text, "true")) every = 1;

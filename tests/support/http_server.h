@@ -16,8 +16,8 @@ typedef struct test_reply {
     int status;
     char headers[1024]; /* whole lines with \r\n */
     const char *body;
-    size_t size;        /* Content-Length */
-    size_t send;        /* bytes of it really sent before the connection is closed; 0: all */
+    size_t size; /* Content-Length */
+    size_t send; /* bytes of it really sent before the connection is closed; 0: all */
 } test_reply;
 
 typedef struct test_server test_server;

@@ -6,8 +6,8 @@
 #include "program/kernel.h"
 
 enum {
-    SN_ADAMW_PARAMETER = 0,
-    /* int: number of the parameter, for the random key */ SN_ADAMW_FIRST = 1 /* int: logical index of element 0 (of a shard) */
+    SN_ADAMW_PARAMETER = 0, /* int: number of the parameter, for the random key */
+    SN_ADAMW_FIRST = 1      /* int: logical index of element 0, of a shard */
 };
 enum { SN_ADAMW_BETA1 = 0, SN_ADAMW_BETA2 = 1, SN_ADAMW_EPS = 2, SN_ADAMW_WEIGHT_DECAY = 3 /* floats */ };
 

@@ -6,7 +6,7 @@
 #include "program/kernel.h"
 
 enum { SN_EMBEDDING_DTYPE = 0 /* int */ };
-enum { SN_EMBEDDING_GRAD_VOCAB = 0, /* int */ SN_EMBEDDING_GRAD_DTYPE = 1 /* int */ };
+enum { SN_EMBEDDING_GRAD_VOCAB = 0, SN_EMBEDDING_GRAD_DTYPE = 1 /* ints */ };
 
 extern const sn_kernel sn_embedding_cpu[];
 extern const sn_kernel sn_embedding_grad_cpu[];

@@ -47,25 +47,25 @@ static layout lay_out(const sn_gemm_isa *isa, const sn_gemm *g) {
     l.decodes = !sn_dtype_is_float(g->b_form);
     l.direct = g->c_form == SN_F32;
     l.steps = l.pairs ? ceil_div(g->k, 2) : g->k;
-    int64_t unit = sn_dtypes[g->b_form].block;
-    if (unit > 1)
-        l.block = most(unit, isa->step_block / unit * unit);
-    else
-        l.block = round_up(ceil_div(l.steps, ceil_div(l.steps, isa->step_block)), 8);
+    int64_t unit = sn_dtypes[g->b_form].block, most_block = l.decodes ? most(unit, isa->step_block / unit * unit) : isa->step_block;
+    l.block = l.decodes ? most_block : round_up(ceil_div(l.steps, ceil_div(l.steps, most_block)), 8);
     l.rows = round_up(ceil_div(g->m, ceil_div(g->m, ROWS)), isa->mr);
+    int64_t fit = l.direct ? A_BYTES / (4 * l.rows) : most(4 * isa->mr, A_BYTES / (4 * l.steps) / isa->mr * isa->mr);
     if (l.direct) {
-        int64_t fit = A_BYTES / (4 * l.rows);
         l.stretch = l.steps <= fit ? l.steps : most(l.block, fit / l.block * l.block);
     } else { /* partials of a 16-bit C live in the task, so all of K must be there */
         l.stretch = l.steps;
-        int64_t fit = most(4 * isa->mr, A_BYTES / (4 * l.steps) / isa->mr * isa->mr);
         if (fit < l.rows) l.rows = round_up(ceil_div(g->m, ceil_div(g->m, fit)), isa->mr);
     }
-    l.most_columns = l.decodes && !g->trans_b ? COLUMNS_DECODED : COLUMNS;
-    int64_t c_rows = l.direct ? 0 : l.steps <= l.block ? least(l.rows, isa->rows_block) : l.rows;
-    int64_t decoded = !l.decodes ? 0 : g->trans_b ? isa->nr * l.block : DECODE_ROWS * l.most_columns;
-    l.a_bytes = sn_round_up((size_t)(l.stretch * l.rows) * 4, 64);
-    l.b_bytes = (size_t)(l.block * l.most_columns) * 4;
+    l.most_columns = l.decodes && !g->trans_b ? COLUMNS_DECODED : least(COLUMNS, round_up(g->n, isa->nr));
+
+    /* Bytes are bounds that never fall when an extent grows, so that scratch for the largest call serves every smaller one. */
+    int64_t rows = least(round_up(g->m, isa->mr), round_up(ROWS, isa->mr)), block = least(most_block, round_up(l.steps, 8));
+    int64_t a_cells = least(l.steps * rows, most(A_BYTES / 4, l.direct ? most_block * rows : l.steps * 4 * isa->mr));
+    int64_t c_rows = l.direct ? 0 : l.steps <= most_block ? least(rows, isa->rows_block) : rows;
+    int64_t decoded = !l.decodes ? 0 : g->trans_b ? isa->nr * block : DECODE_ROWS * l.most_columns;
+    l.a_bytes = sn_round_up((size_t)a_cells * 4, 64);
+    l.b_bytes = (size_t)(block * l.most_columns) * 4;
     l.c_bytes = (size_t)(c_rows * l.most_columns) * 4;
     l.decode_bytes = (size_t)decoded * 4;
     l.member_bytes = sn_round_up(l.b_bytes + l.c_bytes + l.decode_bytes + (size_t)l.most_columns * 4, 64);

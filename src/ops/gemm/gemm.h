@@ -6,9 +6,9 @@
  * thread count and offset. Two exceptions, each with a fixed order of its own:
  *  - M = 1 with trans_b, unless `chain` is set (bound by reading B): K is padded with zeros to a multiple of 16; lane l of 16
  *    sums k = l, l + 16, ... by fma from 0; then lanes i and i + 8, i + 4, i + 2, i + 1 are added in that order. Equal on every ISA.
- *  - sn_gemm_avx512_bf16 with A and B both bf16: vdpbf16ps. Each step adds a pair of products (odd k first, then even k, without
- *    rounding between product and sum; denormal inputs and results count as 0). Products are exact in both ways, so against the chain the difference is that of
- *    re-ordering: |error| <= K 2^-23 sum |a b|. */
+ *  - sn_gemm_avx512_bf16 with A and B both bf16: vdpbf16ps: a chain over pairs (k, k + 1) from k = 0, whose order within a
+ *    pair and handling of denormals (as 0) are the processor's. Products of bf16 are exact in f32, so what differs is only how sums
+ *    are rounded: |error| <= K 2^-23 sum |a b|. Tiles, threads and offsets do not change its bits either. */
 #ifndef SN_OPS_GEMM_GEMM_H
 #define SN_OPS_GEMM_GEMM_H
 
@@ -36,10 +36,10 @@ typedef struct sn_gemm {
 typedef struct sn_gemm_isa sn_gemm_isa; /* how one processor family computes it; gemm_isa.h */
 extern const sn_gemm_isa sn_gemm_cpu, sn_gemm_avx2, sn_gemm_avx512, sn_gemm_avx512_bf16;
 
-/* Bytes of scratch for these extents and forms (pointers are not read); never less for more threads. */
+/* Bytes of scratch for these extents and forms (pointers are not read). Never less for larger extents or more threads. */
 size_t sn_gemm_scratch(const sn_gemm_isa *isa, const sn_gemm *g, int n_threads);
 
-/* scratch: sn_gemm_scratch bytes for at least the team's threads, aligned to 64. C overlaps nothing else. */
+/* scratch: sn_gemm_scratch bytes for at least these extents and the team's threads, aligned to 64. C overlaps nothing else. */
 void sn_gemm_run(const sn_gemm_isa *isa, const sn_gemm *g, void *scratch, sn_team *team);
 
 #endif

@@ -7,8 +7,8 @@
 
 enum { SN_RANDOM_BLOCK = 16 }; /* counters that are worked on at a time */
 
-/* What a run of random words is drawn by: word 4 j + l of a run is word l of Philox(key, counter) where the 64-bit number
- * in counter places `low` and `low + 1` is j. c[] holds the places that do not change. */
+/* What a run of random words is drawn by: word 4 j + l of a run is word l of Philox(key, counter), where j stands in the
+ * counter's places `low` and `high` and c[] holds the other places. */
 typedef struct sn_random {
     uint32_t key[2];
     uint32_t c[4];

@@ -35,4 +35,8 @@ static void reduce_scatter_run(const sn_call *c) {
     c->comm->done(c->comm);
 }
 
-SN_ONE_KERNEL(sn_reduce_scatter_cpu, "reference", SN_CPU_REFERENCE, NULL, reduce_scatter_run);
+static bool reduce_scatter_takes(const sn_call *c) { return c->attrs.i[SN_REDUCE_SCATTER_RANKS] <= RANKS_MOST; }
+
+const sn_kernel sn_reduce_scatter_cpu[] = {
+    {.name = "reference", .device = SN_DEVICE_CPU, .needs = SN_CPU_REFERENCE, .takes = reduce_scatter_takes, .run = reduce_scatter_run},
+    {.name = NULL}};

@@ -4,12 +4,12 @@
 
 static sn_status check_scaling(const sn_attrs *a) {
     int64_t type = a->i[SN_ROPE_TABLE_TYPE];
-    if (type < SN_ROPE_DEFAULT || type > SN_ROPE_LLAMA3)
+    if (type < SN_ROPE_TABLE_DEFAULT || type > SN_ROPE_TABLE_LLAMA3)
         return sn_fail(SN_ERR_UNSUPPORTED, "rope_table: wanted type 0 (default), 1 (linear) or 2 (llama3), found %lld", (long long)type);
-    if (type == SN_ROPE_DEFAULT) return SN_OK;
+    if (type == SN_ROPE_TABLE_DEFAULT) return SN_OK;
     if (!(a->f[SN_ROPE_TABLE_FACTOR] > 0))
         return sn_fail(SN_ERR_SHAPE, "rope_table: wanted a scaling factor above 0, found %g", a->f[SN_ROPE_TABLE_FACTOR]);
-    if (type == SN_ROPE_LINEAR) return SN_OK;
+    if (type == SN_ROPE_TABLE_LINEAR) return SN_OK;
     double low = a->f[SN_ROPE_TABLE_LOW_FREQ_FACTOR], high = a->f[SN_ROPE_TABLE_HIGH_FREQ_FACTOR];
     if (!(low > 0) || !(high > low))
         return sn_fail(SN_ERR_SHAPE, "rope_table: wanted 0 < low_freq_factor < high_freq_factor, found %g and %g", low, high);

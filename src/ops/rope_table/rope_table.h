@@ -12,12 +12,12 @@
 enum { SN_ROPE_TABLE_DIMS, SN_ROPE_TABLE_TYPE, SN_ROPE_TABLE_ORIGINAL_CONTEXT };                                   /* attrs.i */
 enum { SN_ROPE_TABLE_THETA, SN_ROPE_TABLE_FACTOR, SN_ROPE_TABLE_LOW_FREQ_FACTOR, SN_ROPE_TABLE_HIGH_FREQ_FACTOR }; /* attrs.f */
 
-typedef enum sn_rope_type {
-    SN_ROPE_DEFAULT,
-    SN_ROPE_LINEAR, /* every frequency / factor */
-    SN_ROPE_LLAMA3, /* wavelengths beyond original_context / low_freq_factor: / factor; below original_context /
+typedef enum sn_rope_table_type {
+    SN_ROPE_TABLE_DEFAULT,
+    SN_ROPE_TABLE_LINEAR, /* every frequency / factor */
+    SN_ROPE_TABLE_LLAMA3, /* wavelengths beyond original_context / low_freq_factor: / factor; below original_context /
                      * high_freq_factor: kept; between: interpolated */
-} sn_rope_type;
+} sn_rope_table_type;
 
 /* The inverse frequency of pair i (0 <= i < dims / 2) under these attributes. */
 float sn_rope_inverse_frequency(const sn_attrs *attrs, int64_t i);

@@ -6,8 +6,8 @@ float sn_rope_inverse_frequency(const sn_attrs *a, int64_t i) {
     float exponent = (float)(2 * i) / (float)a->i[SN_ROPE_TABLE_DIMS];
     float f = 1.0f / (float)pow(a->f[SN_ROPE_TABLE_THETA], (double)exponent);
     float factor = (float)a->f[SN_ROPE_TABLE_FACTOR];
-    if (a->i[SN_ROPE_TABLE_TYPE] == SN_ROPE_LINEAR) return f / factor;
-    if (a->i[SN_ROPE_TABLE_TYPE] != SN_ROPE_LLAMA3) return f;
+    if (a->i[SN_ROPE_TABLE_TYPE] == SN_ROPE_TABLE_LINEAR) return f / factor;
+    if (a->i[SN_ROPE_TABLE_TYPE] != SN_ROPE_TABLE_LLAMA3) return f;
     float low = (float)a->f[SN_ROPE_TABLE_LOW_FREQ_FACTOR], high = (float)a->f[SN_ROPE_TABLE_HIGH_FREQ_FACTOR];
     float context = (float)a->i[SN_ROPE_TABLE_ORIGINAL_CONTEXT];
     float wavelength = 2 * (float)M_PI / f;

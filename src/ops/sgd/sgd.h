@@ -6,8 +6,8 @@
 #include "program/kernel.h"
 
 enum {
-    SN_SGD_PARAMETER = 0,
-    /* int: number of the parameter, for the random key */ SN_SGD_FIRST = 1 /* int: logical index of element 0 (of a shard) */
+    SN_SGD_PARAMETER = 0, /* int: number of the parameter, for the random key */
+    SN_SGD_FIRST = 1      /* int: logical index of element 0, of a shard */
 };
 enum { SN_SGD_MOMENTUM = 0, SN_SGD_WEIGHT_DECAY = 1 /* floats */ };
 
