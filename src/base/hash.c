@@ -96,12 +96,31 @@ sn_status sn_sha256_file(const char *path, char hex[65]) {
     return s;
 }
 
-uint32_t sn_crc32c(uint32_t crc, const void *data, size_t n) {
-    const uint8_t *p = data;
-    crc = ~crc;
+static uint32_t crc_plain(uint32_t crc, const uint8_t *p, size_t n) {
     while (n--) {
         crc ^= *p++;
         for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (0x82f63b78u & (0u - (crc & 1)));
     }
-    return ~crc;
+    return crc;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t crc, const uint8_t *p, size_t n) {
+    uint64_t c = crc;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        c = __builtin_ia32_crc32di(c, word);
+    }
+    crc = (uint32_t)c;
+    while (n--) crc = __builtin_ia32_crc32qi(crc, *p++);
+    return crc;
+}
+#endif
+
+uint32_t sn_crc32c(uint32_t crc, const void *data, size_t n) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2")) return ~crc_sse42(~crc, data, n);
+#endif
+    return ~crc_plain(~crc, data, n);
 }

@@ -21,8 +21,12 @@ sn_status sn_fail_in(sn_status code, const char *format, ...) {
     vsnprintf(context, sizeof context, format, args);
     va_end(args);
     memcpy(old, error_text, sizeof old);
-    int n = snprintf(error_text, sizeof error_text, "%s: %s", context, old);
-    (void)n; /* a message that does not fit is cut at its end */
+    size_t used = strlen(context), rest = strlen(old); /* a message that does not fit is cut at its end */
+    if (used + 2 + rest >= sizeof error_text) rest = sizeof error_text - used - 3;
+    memcpy(error_text, context, used);
+    memcpy(error_text + used, ": ", 2);
+    memcpy(error_text + used + 2, old, rest);
+    error_text[used + 2 + rest] = 0;
     return code;
 }
 

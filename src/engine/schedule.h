@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "engine/options.h"
+#include "io/options.h"
 
 typedef enum sn_schedule_kind { SN_SCHEDULE_CONSTANT, SN_SCHEDULE_LINEAR, SN_SCHEDULE_COSINE, SN_SCHEDULE_WSD } sn_schedule_kind;
 typedef enum sn_decay_kind { SN_DECAY_LINEAR, SN_DECAY_COSINE, SN_DECAY_ONE_MINUS_SQRT } sn_decay_kind;

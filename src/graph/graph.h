@@ -43,6 +43,7 @@ typedef struct sn_home {
 
 /* Where a persistent value's first contents come from; io/ and engine/ fill and read it. */
 typedef struct sn_source {
+    sn_dtype form;     /* the form it has in the file */
     int32_t file;      /* index of an opened model file; -1: no file */
     int32_t tensor;    /* index of the tensor in that file */
     int32_t row_heads; /* > 0: the file's rows are permuted as llama.cpp permutes q and k, with this many heads */
@@ -87,6 +88,9 @@ typedef struct sn_use {
     bool has_split;
 } sn_use;
 
+/* What a node's forward part belongs to inside a block; its gradient nodes inherit it. */
+typedef enum sn_part { SN_PART_NONE, SN_PART_ATTENTION, SN_PART_MLP } sn_part;
+
 typedef enum sn_phase { SN_PHASE_FORWARD, SN_PHASE_BACKWARD, SN_PHASE_UPDATE } sn_phase;
 
 typedef struct sn_node {
@@ -94,6 +98,7 @@ typedef struct sn_node {
     uint8_t n_in, n_out;
     uint8_t phase; /* sn_phase */
     bool dead;     /* removed by a pass; keeps its id */
+    uint8_t part;  /* sn_part */
     int32_t layer; /* block number; -1: outside the blocks */
     sn_use in[SN_MAX_IN];
     sn_vid out[SN_MAX_OUT];
@@ -107,8 +112,21 @@ typedef struct sn_node {
 
 struct sn_job;
 
+/* What a program is for; passes choose the programs they change by it. */
+typedef enum sn_role {
+    SN_ROLE_TRAIN,      /* forward and, after the backward pass, gradients: first micro-batch of a step */
+    SN_ROLE_TRAIN_NEXT, /* the later micro-batches: gradients are added */
+    SN_ROLE_UPDATE,     /* gradient norm, clipping, optimizer */
+    SN_ROLE_EVALUATE,   /* losses only */
+    SN_ROLE_LOGITS,     /* all logits of a batch */
+    SN_ROLE_GENERATE    /* over the KV cache: prompt and decode buckets */
+} sn_role;
+const char *sn_role_name(sn_role role);
+static inline bool sn_role_trains(sn_role r) { return r == SN_ROLE_TRAIN || r == SN_ROLE_TRAIN_NEXT; }
+
 typedef struct sn_graph {
     const char *name; /* program name */
+    sn_role role;
     struct sn_job *job;
     sn_value *values;
     size_t n_values, cap_values;
@@ -119,9 +137,13 @@ typedef struct sn_graph {
     /* State of the builder: the pass, phase, layer and name prefix that new nodes get, and its first error. */
     const char *made_by;
     sn_phase phase;
+    sn_part part;
     int32_t layer;
     sn_status status;
     size_t insert_at; /* position in `order` for new nodes; SIZE_MAX: at the end */
+    uint32_t next_site;
+    sn_vid *of_persistent; /* by sn_pid: the value that stands for it, or SN_NONE */
+    size_t n_of_persistent;
 } sn_graph;
 
 enum { SN_MAX_PROGRAMS = 8 };
@@ -133,15 +155,15 @@ typedef struct sn_job {
     sn_graph *graphs[SN_MAX_PROGRAMS];
     int n_graphs;
     sn_mesh mesh;
-    uint32_t next_site;
 } sn_job;
 
 sn_status sn_job_new(sn_job **out);
 void sn_job_free(sn_job *job);
 
 /* Adds an empty program; name is copied. NULL with the error set when it cannot. */
-sn_graph *sn_job_add_graph(sn_job *job, const char *name);
+sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role);
 sn_graph *sn_job_graph(const sn_job *job, const char *name); /* NULL: no such program */
+int sn_job_graph_index(const sn_job *job, const char *name);  /* -1: no such program */
 
 /* Adds a persistent value on the device tier, whole, not trainable; the caller adjusts the entry. SN_NONE on failure. */
 sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, sn_dtype form, sn_shape shape);
@@ -164,15 +186,26 @@ const char *sn_name(sn_graph *g, const char *format, ...) __attribute__((format(
  * say, persistent values mutated in order. The message names the node and the pass. */
 sn_status sn_graph_verify(const sn_graph *g);
 
-/* Removes nodes whose outputs nobody uses, from `order`. */
+/* Runs every shape rule again in order, after a pass changed forms or attributes. */
+sn_status sn_graph_infer(sn_graph *g);
+
+/* Infers the split of every result from the splits of inputs and persistent values, and the split that each use needs. */
+sn_status sn_graph_infer_splits(sn_graph *g);
+
+/* Removes from `order` the nodes whose outputs nobody uses (and that change nothing in place). */
 sn_status sn_graph_drop_unused(sn_graph *g);
+
+/* Position of a node in `order`. */
+size_t sn_graph_position(const sn_graph *g, sn_nid n);
+
+/* The first value of this name that is an input or an output; SN_NONE. */
+sn_vid sn_graph_find(const sn_graph *g, const char *name);
 
 /* One line a node, as text that diffs. */
 struct sn_str;
 void sn_graph_print(const sn_graph *g, struct sn_str *out);
 
 /* The call record of a node at logical shapes, data pointers NULL. */
-struct sn_call;
-void sn_node_call(const sn_graph *g, const sn_node *n, struct sn_call *call);
+void sn_node_call(const sn_graph *g, const sn_node *n, sn_call *call);
 
 #endif

@@ -42,6 +42,7 @@ typedef struct sn_arg {
     uint8_t arena;  /* sn_tier of the arena; SN_NO_ARENA: an absent optional input */
     uint8_t writes; /* an output, or an input that the op mutates */
     uint8_t class_of; /* sn_class */
+    uint8_t slotted;  /* an input of the program: its address depends on the slot in use */
     sn_dtype dtype;
     sn_shape shape;
     uint32_t value; /* id in the graph, for explain and the tests */

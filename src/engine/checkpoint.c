@@ -1,0 +1,201 @@
+#include "engine/checkpoint.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "io/safetensors.h"
+
+static bool has_master(const sn_job *job, sn_pid p) {
+    for (size_t i = 0; i < job->n_persistent; i++)
+        if (job->persistent[i].parent == p && strstr(job->persistent[i].name, ".master")) return true;
+    return false;
+}
+
+/* What a checkpoint holds. A 16-bit weight is made from its master again, but is kept too: the file stays whole. */
+static bool is_state(const sn_job *job, sn_pid p) {
+    const sn_persistent *e = &job->persistent[p];
+    if (e->class_of == SN_CLASS_OPTIMIZER) return e->parent != SN_NONE;
+    return e->class_of == SN_CLASS_WEIGHTS && e->trainable && (!has_master(job, p) || e->rest.form != SN_F32);
+}
+
+uint64_t sn_checkpoint_bytes(const sn_session *s) {
+    uint64_t sum = 0;
+    for (size_t p = 0; p < s->job->n_persistent; p++)
+        if (is_state(s->job, (sn_pid)p)) sum += s->plan->persistent[p].bytes;
+    return sum + 65536;
+}
+
+static sn_status write_state(const sn_session *s, const char *path, sn_str *tensors) {
+    sn_st_writer w;
+    const sn_job *job = s->job;
+    SN_TRY(sn_st_write_open(path, &w));
+    sn_status status = SN_OK;
+    for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++)
+        if (is_state(job, (sn_pid)p)) status = sn_st_add_tensor(&w, job->persistent[p].name, job->persistent[p].rest.form, &job->persistent[p].shape);
+    if (status == SN_OK) status = sn_st_write_begin(&w);
+    size_t index = 0;
+    for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++) {
+        if (!is_state(job, (sn_pid)p)) continue;
+        size_t bytes = (size_t)s->plan->persistent[p].bytes;
+        const void *data = sn_run_persistent(s->run, (sn_pid)p);
+        sn_str_printf(tensors, "%s\n    ", index ? "," : "");
+        sn_str_json(tensors, job->persistent[p].name, strlen(job->persistent[p].name));
+        sn_str_printf(tensors, ": {\"bytes\": %zu, \"crc32c\": %u}", bytes, sn_crc32c(0, data, bytes));
+        status = sn_st_write(&w, index++, 0, data, bytes);
+    }
+    if (status == SN_OK) status = sn_st_write_finish(&w);
+    sn_st_write_close(&w);
+    return status;
+}
+
+static void remove_old(const char *out_dir, int64_t keep) {
+    for (;;) {
+        DIR *dir = opendir(out_dir);
+        long oldest = -1;
+        int64_t count = 0;
+        if (!dir) return;
+        for (struct dirent *e; (e = readdir(dir));) {
+            char *end;
+            if (strncmp(e->d_name, "checkpoint-", 11)) continue;
+            long n = strtol(e->d_name + 11, &end, 10);
+            if (*end) continue;
+            count++;
+            if (oldest < 0 || n < oldest) oldest = n;
+        }
+        closedir(dir);
+        if (keep <= 0 || count <= keep) return;
+        char name[64];
+        snprintf(name, sizeof name, "checkpoint-%ld", oldest);
+        char *path = sn_path_join(out_dir, name);
+        sn_status s = path ? sn_remove_tree(path) : SN_ERR_NO_MEMORY;
+        sn_free(path);
+        if (s != SN_OK) {
+            sn_warn("cannot remove the old checkpoint %s: %s", name, sn_error_text());
+            return;
+        }
+    }
+}
+
+sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_counters *c, const char *digest, int64_t keep) {
+    sn_str final = {0}, partial = {0}, state = {0}, manifest = {0}, text = {0}, tensors = {0};
+    sn_str_printf(&final, "%s/checkpoint-%lld", out_dir, (long long)c->batch_step);
+    sn_str_printf(&partial, "%s.partial", final.data);
+    sn_str_printf(&state, "%s/state.safetensors", partial.data);
+    sn_str_printf(&manifest, "%s/manifest.json", partial.data);
+    sn_status status = final.failed || partial.failed || state.failed || manifest.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot name a checkpoint") : SN_OK;
+    if (status == SN_OK) status = sn_remove_tree(partial.data);
+    if (status == SN_OK) status = sn_make_dirs(partial.data);
+    if (status == SN_OK) status = write_state(s, state.data, &tensors);
+    if (status == SN_OK) {
+        sn_str_printf(&text, "{\n  \"version\": 1,\n  \"batch_step\": %lld,\n  \"update_step\": %lld,\n  \"loss_scale\": %.17g,\n  \"scale_growth\": %lld,\n",
+                      (long long)c->batch_step, (long long)c->update_step, c->loss_scale, (long long)c->scale_growth);
+        sn_str_printf(&text, "  \"first_loss\": %.17g,\n  \"tokens\": %lld,\n  \"digest\": ", c->first_loss, (long long)c->tokens);
+        sn_str_json(&text, digest, strlen(digest));
+        sn_str_printf(&text, ",\n  \"tensors\": {%s\n  }\n}\n", tensors.data ? tensors.data : "");
+        if (text.failed || tensors.failed) status = sn_fail(SN_ERR_NO_MEMORY, "cannot write a manifest");
+    }
+    if (status == SN_OK) status = sn_file_replace(manifest.data, text.data, text.size);
+    if (status == SN_OK) status = sn_remove_tree(final.data);
+    if (status == SN_OK && rename(partial.data, final.data)) status = sn_fail(SN_ERR_FILE, "cannot rename %s", partial.data);
+    if (status == SN_OK) status = sn_sync_dir(out_dir);
+    if (status == SN_OK) remove_old(out_dir, keep);
+    else sn_remove_tree(partial.data);
+    sn_str_free(&final);
+    sn_str_free(&partial);
+    sn_str_free(&state);
+    sn_str_free(&manifest);
+    sn_str_free(&text);
+    sn_str_free(&tensors);
+    return status;
+}
+
+/* The newest checkpoint older than `before`; -1: none. */
+static long newest_before(const char *out_dir, long before) {
+    DIR *dir = opendir(out_dir);
+    long newest = -1;
+    if (!dir) return -1;
+    for (struct dirent *e; (e = readdir(dir));) {
+        char *end;
+        if (strncmp(e->d_name, "checkpoint-", 11)) continue;
+        long n = strtol(e->d_name + 11, &end, 10);
+        if (!*end && n > newest && n < before) newest = n;
+    }
+    closedir(dir);
+    return newest;
+}
+
+static sn_status read_state(const sn_session *s, const char *path, const json_t *tensors) {
+    sn_st st;
+    const sn_job *job = s->job;
+    SN_TRY(sn_st_open(path, &st));
+    sn_status status = SN_OK;
+    for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++) {
+        if (!is_state(job, (sn_pid)p)) continue;
+        const sn_persistent *e = &job->persistent[p];
+        const sn_st_tensor *t = sn_st_find(&st, e->name);
+        const json_t *entry = json_object_get(tensors, e->name);
+        void *data = sn_run_persistent(s->run, (sn_pid)p);
+        size_t bytes = (size_t)s->plan->persistent[p].bytes;
+        if (!t || !entry) status = sn_fail(SN_ERR_FORMAT, "%s lacks %s: was it saved under another recipe?", path, e->name);
+        else if (t->dtype != e->rest.form || !sn_shape_equal(&t->shape, &e->shape))
+            status = sn_fail(SN_ERR_FORMAT, "%s: %s has another form or shape than this recipe's", path, e->name);
+        else status = sn_st_read(&st, t, 0, data, bytes);
+        if (status == SN_OK && sn_crc32c(0, data, bytes) != (uint32_t)json_integer_value(json_object_get(entry, "crc32c")))
+            status = sn_fail(SN_ERR_FORMAT, "%s: %s does not match its checksum", path, e->name);
+    }
+    sn_st_close(&st);
+    return status;
+}
+
+static sn_status load_one(const sn_session *s, const char *folder, sn_counters *c, const char *digest, bool *torn) {
+    json_error_t error;
+    char *manifest = sn_path_join(folder, "manifest.json"), *state = sn_path_join(folder, "state.safetensors");
+    sn_status status = manifest && state ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    json_t *root = status == SN_OK ? json_load_file(manifest, JSON_REJECT_DUPLICATES, &error) : NULL;
+    *torn = true;
+    if (status == SN_OK && !root) status = sn_fail(SN_ERR_FORMAT, "%s: %s", manifest, error.text);
+    if (status == SN_OK) {
+        const char *theirs = json_string_value(json_object_get(root, "digest"));
+        c->batch_step = json_integer_value(json_object_get(root, "batch_step"));
+        c->update_step = json_integer_value(json_object_get(root, "update_step"));
+        c->loss_scale = json_number_value(json_object_get(root, "loss_scale"));
+        c->scale_growth = json_integer_value(json_object_get(root, "scale_growth"));
+        c->first_loss = json_number_value(json_object_get(root, "first_loss"));
+        c->tokens = json_integer_value(json_object_get(root, "tokens"));
+        if (theirs && strcmp(theirs, digest)) {
+            *torn = false;
+            status = sn_fail(SN_ERR_USAGE, "%s was saved with other data or another recipe (%s, now %s)", folder, theirs, digest);
+        }
+    }
+    if (status == SN_OK) status = read_state(s, state, json_object_get(root, "tensors"));
+    json_decref(root);
+    sn_free(manifest);
+    sn_free(state);
+    return status;
+}
+
+sn_status sn_checkpoint_load(const sn_session *s, const char *out_dir, sn_counters *c, const char *digest, bool *found) {
+    *found = false;
+    for (long n = newest_before(out_dir, __LONG_MAX__); n >= 0; n = newest_before(out_dir, n)) {
+        char name[64];
+        bool torn;
+        snprintf(name, sizeof name, "checkpoint-%ld", n);
+        char *folder = sn_path_join(out_dir, name);
+        if (!folder) return sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+        sn_status status = load_one(s, folder, c, digest, &torn);
+        sn_free(folder);
+        if (status == SN_OK) {
+            *found = true;
+            return SN_OK;
+        }
+        if (!torn) return status;
+        sn_warn("checkpoint-%ld is passed over: %s", n, sn_error_text());
+    }
+    return SN_OK;
+}

@@ -1,0 +1,35 @@
+/* Jobs: which programs a task needs, built and passed through the pipeline. */
+#ifndef SN_ENGINE_JOB_H
+#define SN_ENGINE_JOB_H
+
+#include "models/model.h"
+#include "passes/pass.h"
+
+/* A recipe with every option of the passes and of the engine's tasks. */
+sn_status sn_recipe_new(sn_options **out);
+
+extern const sn_option_group sn_training_options, sn_machine_options, sn_generation_options;
+
+/* Programs forward_backward (and forward_backward_next when gradients accumulate), update, evaluate. `tokens` is of one
+ * micro-batch over all ranks; `evaluate` says whether the job evaluates too. */
+typedef struct sn_training_shape {
+    int64_t tokens;
+    int64_t accumulation;
+    bool evaluate;
+} sn_training_shape;
+sn_status sn_job_for_training(const sn_model_config *config, const sn_parameters *parameters, const sn_training_shape *shape,
+                              const sn_options *recipe, const sn_cluster *cluster, const char *stop_after, sn_job **out);
+
+/* One program "evaluate" (losses) or "logits". */
+sn_status sn_job_for_evaluation(const sn_model_config *config, const sn_parameters *parameters, int64_t tokens, bool logits,
+                                const sn_options *recipe, const sn_cluster *cluster, sn_job **out);
+
+/* Programs "prompt" and "decode" over one KV cache. */
+sn_status sn_job_for_generation(const sn_model_config *config, const sn_parameters *parameters, const sn_model_shape *prompt,
+                                const sn_model_shape *decode, const sn_options *recipe, const sn_cluster *cluster, sn_job **out);
+
+/* Writes the initial contents of a persistent value that has no file: zeros, a constant, or random numbers keyed by
+ * (seed, parameter, logical element), as source.init says. `form` is f32, bf16 or f16. */
+void sn_initialise(const sn_persistent *e, sn_pid p, uint64_t seed, void *data);
+
+#endif

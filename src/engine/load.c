@@ -1,0 +1,121 @@
+#include "engine/load.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "engine/job.h"
+#include "io/safetensors.h"
+#include "tensor/convert.h"
+
+typedef struct tile {
+    const char *raw;
+    size_t raw_row;
+    int64_t rows, columns;
+    sn_dtype from, to;
+    char *out;
+    size_t out_row;
+    float *scratch; /* a row for each task, when neither side is f32 */
+} tile;
+
+enum { ROWS_A_TASK = 16 };
+
+static void convert_rows(void *context, int64_t task, int member) {
+    const tile *t = context;
+    int64_t end = (task + 1) * ROWS_A_TASK < t->rows ? (task + 1) * ROWS_A_TASK : t->rows;
+    float *row = t->scratch + (int64_t)member * t->columns;
+    for (int64_t r = task * ROWS_A_TASK; r < end; r++) {
+        const char *raw = t->raw + (size_t)r * t->raw_row;
+        char *out = t->out + (size_t)r * t->out_row;
+        if (t->to == SN_F32) {
+            sn_to_f32(t->from, raw, t->columns, (float *)(void *)out);
+            continue;
+        }
+        sn_to_f32(t->from, raw, t->columns, row);
+        sn_from_f32(t->to, row, t->columns, out);
+    }
+}
+
+/* Reads tensor t into `out` in another form, by tiles of the staging area. */
+static sn_status read_converted(sn_run *run, const sn_model_files *files, const sn_model_tensor *t, sn_dtype form, char *out) {
+    uint64_t staging;
+    char *stage = sn_run_transient(run, &staging);
+    int members = sn_team_size(sn_run_team(run));
+    bool vector = t->shape.rank == 1;
+    int64_t columns = t->shape.d[t->shape.rank - 1], rows = vector ? 1 : t->shape.d[0];
+    size_t raw_row, out_row, scratch = sn_round_up((size_t)columns * sizeof(float) * (size_t)members, 64);
+    if (!sn_dtype_row_bytes(t->dtype, columns, &raw_row) || !sn_dtype_row_bytes(form, columns, &out_row))
+        return sn_fail(SN_ERR_SHAPE, "%s: rows of %lld elements do not fit form %s", t->name, (long long)columns, sn_dtype_name(form));
+    if (staging > SN_STAGING_BYTES) staging = SN_STAGING_BYTES;
+    if (scratch + raw_row > staging) return sn_fail(SN_ERR_INTERNAL, "%s: a row of %zu bytes does not fit the staging area", t->name, raw_row);
+    int64_t step = (int64_t)((staging - scratch) / raw_row);
+    for (int64_t r = 0; r < rows; r += step) {
+        int64_t n = rows - r < step ? rows - r : step;
+        SN_TRY(sn_model_files_read(files, t, vector ? 0 : r, vector ? columns : n, stage + scratch, (size_t)n * raw_row));
+        tile work = {stage + scratch, raw_row, n, columns, t->dtype, form, out + (size_t)r * out_row, out_row, (float *)(void *)stage};
+        sn_team_run(sn_run_team(run), (n + ROWS_A_TASK - 1) / ROWS_A_TASK, convert_rows, &work);
+    }
+    return SN_OK;
+}
+
+static sn_status load_value(sn_run *run, const sn_job *job, sn_pid p, const sn_model *model, uint64_t seed) {
+    const sn_persistent *e = &job->persistent[p];
+    char *data = sn_run_persistent(run, p);
+    size_t bytes;
+    bool master = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE && e->source.form == job->persistent[e->parent].source.form &&
+                  strstr(e->name, ".master");
+    if (!data || (e->class_of != SN_CLASS_WEIGHTS && !master)) return SN_OK; /* arenas start as zeros */
+    if (e->source.file < 0) {
+        sn_initialise(e, master ? e->parent : p, seed, data);
+        return SN_OK;
+    }
+    const sn_model_tensor *t = &model->files.tensors[e->source.tensor];
+    if (!sn_shape_bytes(&t->shape, t->dtype, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s has no valid size", t->name);
+    if (t->dtype == e->rest.form) return sn_model_files_read(&model->files, t, 0, t->shape.d[0], data, bytes);
+    return read_converted(run, &model->files, t, e->rest.form, data);
+}
+
+sn_status sn_load_weights(sn_run *run, const sn_job *job, const sn_model *model, uint64_t seed) {
+    for (size_t p = 0; p < job->n_persistent; p++) SN_TRY(load_value(run, job, (sn_pid)p, model, seed));
+    return SN_OK;
+}
+
+static sn_status put_adapter_tensor(sn_run *run, const sn_job *job, const sn_st *st, size_t index, const char *dir) {
+    const sn_st_tensor *t = &st->tensors[index];
+    char wanted[96], found[96];
+    sn_pid p = sn_job_find(job, t->name);
+    if (p == SN_NONE || job->persistent[p].class_of != SN_CLASS_WEIGHTS)
+        return sn_fail(SN_ERR_FORMAT, "%s: tensor %s matches no module of this model and recipe", dir, t->name);
+    const sn_persistent *e = &job->persistent[p];
+    if (!sn_shape_equal(&t->shape, &e->shape))
+        return sn_fail(SN_ERR_SHAPE, "%s: tensor %s is %s, wanted %s (is --lora-rank the adapter's?)", dir, t->name, sn_shape_text(&t->shape, found),
+                       sn_shape_text(&e->shape, wanted));
+    int64_t n = e->shape.d[0] * e->shape.d[1];
+    char *raw = sn_alloc((size_t)t->bytes);
+    float *values = sn_alloc((size_t)n * sizeof *values);
+    sn_status s = raw && values ? sn_st_read(st, t, 0, raw, (size_t)t->bytes) : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a tensor of %s", dir);
+    if (s == SN_OK) {
+        sn_to_f32(t->dtype, raw, n, values);
+        s = sn_from_f32(e->rest.form, values, n, sn_run_persistent(run, p));
+    }
+    for (size_t m = 0; s == SN_OK && m < job->n_persistent; m++)
+        if (job->persistent[m].parent == p && strstr(job->persistent[m].name, ".master")) s = sn_from_f32(SN_F32, values, n, sn_run_persistent(run, (sn_pid)m));
+    sn_free(raw);
+    sn_free(values);
+    return s;
+}
+
+sn_status sn_load_adapter(sn_run *run, const sn_job *job, const char *dir) {
+    sn_st st;
+    char *path = sn_path_join(dir, "adapter_model.safetensors");
+    if (!path) return sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    sn_status s = sn_st_open(path, &st);
+    sn_free(path);
+    SN_TRY(s);
+    size_t wanted = 0;
+    for (size_t p = 0; p < job->n_persistent; p++) wanted += job->persistent[p].class_of == SN_CLASS_WEIGHTS && strstr(job->persistent[p].name, ".lora_");
+    for (size_t i = 0; s == SN_OK && i < st.tensor_count; i++) s = put_adapter_tensor(run, job, &st, i, dir);
+    if (s == SN_OK && st.tensor_count != wanted)
+        s = sn_fail(SN_ERR_FORMAT, "%s holds %zu tensors, this recipe's adapters have %zu (check --lora-target)", dir, st.tensor_count, wanted);
+    sn_st_close(&st);
+    return s;
+}

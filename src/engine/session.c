@@ -1,0 +1,60 @@
+#include "engine/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/system.h"
+
+sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
+    int64_t threads = sn_options_int(recipe, "threads"), ranks = sn_options_int(recipe, "thread_ranks");
+    if (ranks < 1 || ranks > 256) return sn_fail(SN_ERR_USAGE, "thread_ranks is %lld, wanted 1 to 256", (long long)ranks);
+    if (threads < 0 || threads > 1024) return sn_fail(SN_ERR_USAGE, "threads is %lld, wanted 0 to 1024", (long long)threads);
+    if (!threads) threads = sn_cpu_count() / ranks > 0 ? sn_cpu_count() / ranks : 1;
+    SN_TRY(sn_device_find(sn_options_string(recipe, "device"), (int)threads, &s->device));
+    s->cluster.addresses = s->device.shape.addresses;
+    for (int a = 0; a < SN_MESH_AXES; a++) s->cluster.mesh.size[a] = 1;
+    s->cluster.mesh.size[SN_MESH_DP] = (int)ranks;
+    return SN_OK;
+}
+
+sn_status sn_session_plan(sn_session *s, const sn_options *recipe) {
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, recipe), .staging = SN_STAGING_BYTES, .reuse = true};
+    return sn_plan_make(s->job, &request, &s->plan);
+}
+
+static const char *human(uint64_t bytes, char text[32]) {
+    snprintf(text, 32, bytes >= 1 << 30 ? "%.2f GiB" : "%.1f MiB", (double)bytes / (bytes >= 1 << 30 ? 0x1p30 : 0x1p20));
+    return text;
+}
+
+sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
+    const sn_bill *b = &s->plan->bill;
+    uint64_t budget;
+    char need[32], have[32], missing[32], largest[32];
+    if (sn_options_given(recipe, "memory")) {
+        sn_budget memory = sn_options_budget(recipe, "memory");
+        budget = memory.bare != UINT64_MAX ? memory.bare : memory.device != UINT64_MAX ? memory.device : memory.host;
+    } else {
+        budget = sn_memory_free() / (uint64_t)s->cluster.mesh.size[SN_MESH_DP];
+    }
+    if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
+    return sn_fail(SN_ERR_BUDGET, "the plan needs %s (%llu bytes), the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
+                   human(b->total, need), (unsigned long long)b->total, human(budget, have), human(b->total - budget, missing),
+                   (unsigned long long)(b->total - budget), b->peak_program, b->peak_op, b->largest[0].name, human(b->largest[0].bytes, largest));
+}
+
+sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm) {
+    SN_TRY(sn_run_open(s->plan, &s->device, comm, &s->run));
+    if (!s->device.map) return SN_OK;
+    SN_TRY(sn_load_weights(s->run, s->job, s->model, (uint64_t)sn_options_int(recipe, "seed")));
+    return adapter && *adapter ? sn_load_adapter(s->run, s->job, adapter) : SN_OK;
+}
+
+void sn_session_close(sn_session *s) {
+    sn_run_close(s->run);
+    sn_plan_free(s->plan);
+    sn_job_free(s->job);
+    s->run = NULL;
+    s->plan = NULL;
+    s->job = NULL;
+}

@@ -1,0 +1,35 @@
+/* What every task needs once its job is planned: budget, arenas, weights. */
+#ifndef SN_ENGINE_SESSION_H
+#define SN_ENGINE_SESSION_H
+
+#include "engine/job.h"
+#include "engine/load.h"
+#include "engine/model.h"
+
+typedef struct sn_session {
+    sn_model *model;
+    sn_device device;
+    sn_cluster cluster;
+    sn_job *job;
+    sn_plan *plan;
+    sn_run *run;
+} sn_session;
+
+/* Device and mesh from the recipe (device, threads, thread_ranks). */
+sn_status sn_session_machine(sn_session *s, const sn_options *recipe);
+
+/* Bytes that no plan owns in a process that works with this model and device: see engine/reserved.c. */
+uint64_t sn_reserved_bytes(const sn_model *m, const sn_options *recipe);
+
+/* Plans s->job. */
+sn_status sn_session_plan(sn_session *s, const sn_options *recipe);
+
+/* Refuses a plan that is over the recipe's budget, with the bytes missing and what is live at the peak. */
+sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe);
+
+/* Maps the arenas and loads the weights (and the adapter, when a folder is given). */
+sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm);
+
+void sn_session_close(sn_session *s); /* not the model */
+
+#endif

@@ -1,0 +1,37 @@
+#include "ops/copy/copy.h"
+
+#include "ops/rules.h"
+#include "program/program.h"
+
+static sn_status shape(sn_call *c) {
+    SN_TRY(sn_need_any("copy", c, 0, "x"));
+    if (c->attrs.i[SN_COPY_TIER] < 0 || c->attrs.i[SN_COPY_TIER] >= SN_TIER_COUNT)
+        return sn_fail(SN_ERR_SHAPE, "copy: no tier %lld", (long long)c->attrs.i[SN_COPY_TIER]);
+    sn_set_out(c, 0, c->in[0].dtype, c->in[0].shape);
+    return SN_OK;
+}
+
+static const char *axes(const sn_call *c) { return sn_axes_same(c->in[0].shape.rank, 1, 1); }
+static bool accepts(const sn_call *c, int input, sn_dtype form) {
+    (void)c;
+    (void)input;
+    (void)form;
+    return true;
+}
+
+static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *want, sn_vid *din) {
+    (void)node;
+    if (want[0]) din[0] = dout[0];
+    return g->status;
+}
+
+const sn_op sn_op_copy = {.name = "copy",
+                          .min_in = 1,
+                          .max_in = 1,
+                          .n_out = 1,
+                          .int_attrs = {"tier"},
+                          .shape = shape,
+                          .axes = axes,
+                          .accepts = accepts,
+                          .grad = grad,
+                          .kernels = {sn_copy_cpu}};

@@ -1,0 +1,48 @@
+#include "ops/dropout/dropout.h"
+
+#include "ops/rules.h"
+
+static sn_status shape(sn_call *c) {
+    const double p = c->attrs.f[SN_DROPOUT_P];
+    const sn_shape key = sn_shape_of(4);
+    SN_TRY(sn_need_rank("dropout", c, 0, "x", 2));
+    SN_TRY(sn_need_float("dropout", c, 0, "x"));
+    SN_TRY(sn_need_shape("dropout", c, 1, "key", &key));
+    SN_TRY(sn_need_form("dropout", c, 1, "key", SN_U32));
+    if (!(p >= 0 && p <= 1)) return sn_fail(SN_ERR_SHAPE, "dropout: p must be between 0 and 1, found %g", p);
+    sn_set_out(c, 0, c->in[0].dtype, c->in[0].shape);
+    return SN_OK;
+}
+
+/* The key's row base says where the rows of a shard start; columns are counted from 0, so they stay whole. */
+static const char *axes(const sn_call *c) {
+    (void)c;
+    return "tK,N->tK";
+}
+static bool accepts(const sn_call *c, int input, sn_dtype form) {
+    (void)c;
+    return input == 1 ? form == SN_U32 : sn_dtype_is_float(form);
+}
+
+static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *want, sn_vid *din) {
+    const sn_node n = g->nodes[node];
+    const sn_vid in[] = {dout[0], sn_in(&n, 1)};
+    if (want[0]) din[0] = sn_append1(g, SN_OP_dropout, &n.attrs, 2, in, sn_name(g, "%s.grad", n.name));
+    return g->status;
+}
+
+static sn_cost cost(const sn_call *c) { return sn_cost_each(c, 25, 0); }
+
+const sn_op sn_op_dropout = {.name = "dropout",
+                             .min_in = 2,
+                             .max_in = 2,
+                             .n_out = 1,
+                             .int_attrs = {"site"},
+                             .float_attrs = {"p"},
+                             .shape = shape,
+                             .axes = axes,
+                             .accepts = accepts,
+                             .grad = grad,
+                             .cost = cost,
+                             .alias = {1u << 0},
+                             .kernels = {sn_dropout_avx512, sn_dropout_avx2, sn_dropout_cpu}};

@@ -1,0 +1,13 @@
+/* dropout: x / (1 - p), or 0 with probability p. Whether an element is kept depends on the key input, the site and the
+ * logical row and column alone. The gradient is dropout of dy by the same key and site. Attributes: site, p. */
+#ifndef SN_OPS_DROPOUT_H
+#define SN_OPS_DROPOUT_H
+
+#include "program/kernel.h"
+
+enum { SN_DROPOUT_SITE = 0 /* int */ };
+enum { SN_DROPOUT_P = 0 /* float */ };
+
+extern const sn_kernel sn_dropout_cpu[], sn_dropout_avx2[], sn_dropout_avx512[];
+
+#endif

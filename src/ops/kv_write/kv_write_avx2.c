@@ -1,0 +1,4 @@
+#include "base/cpu.h"
+#include "ops/kv_write/kv_write_simd.h"
+
+const sn_kernel sn_kv_write_avx2[] = {{.name = "avx2", .device = SN_DEVICE_CPU, .needs = SN_CPU_AVX2, .takes = takes, .run = run}, {0}};

@@ -1,0 +1,42 @@
+#include "ops/reduce_scatter/reduce_scatter.h"
+
+#include "graph/split.h"
+#include "ops/math/shard.h"
+#include "ops/rules.h"
+
+static sn_status shape(sn_call *c) {
+    const int64_t *i = c->attrs.i, axis = i[SN_REDUCE_SCATTER_AXIS], unit = i[SN_REDUCE_SCATTER_UNIT], n = i[SN_REDUCE_SCATTER_ELEMENTS];
+    const int64_t ranks = i[SN_REDUCE_SCATTER_RANKS];
+    int64_t shard;
+    char text[96];
+    SN_TRY(sn_need_any("reduce_scatter", c, 0, "x"));
+    SN_TRY(sn_need_float("reduce_scatter", c, 0, "x"));
+    if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "reduce_scatter: no mesh axis %lld", (long long)axis);
+    if (unit < 1 || ranks < 1)
+        return sn_fail(SN_ERR_SHAPE, "reduce_scatter: unit and ranks must be 1 or more, found %lld and %lld", (long long)unit,
+                       (long long)ranks);
+    if (sn_elements(&c->in[0]) != n)
+        return sn_fail(SN_ERR_SHAPE, "reduce_scatter: x must have %lld elements, found %s", (long long)n,
+                       sn_shape_text(&c->in[0].shape, text));
+    if (!sn_shard_elements(n, unit, ranks, &shard))
+        return sn_fail(SN_ERR_SHAPE, "reduce_scatter: a shard of %lld elements in units of %lld has no valid size", (long long)n,
+                       (long long)unit);
+    sn_set_out(c, 0, c->in[0].dtype, sn_shape_of(shard));
+    return SN_OK;
+}
+
+/* The summands of all ranks are read. */
+static sn_cost cost(const sn_call *c) {
+    const double ranks = (double)c->attrs.i[SN_REDUCE_SCATTER_RANKS], shard = (double)sn_elements(&c->out[0]);
+    return (sn_cost){.flops = shard * ranks, .bytes = (ranks + 1) * (double)sn_tensor_bytes(&c->out[0])};
+}
+
+const sn_op sn_op_reduce_scatter = {.name = "reduce_scatter",
+                                    .min_in = 1,
+                                    .max_in = 1,
+                                    .n_out = 1,
+                                    .int_attrs = {"axis", "unit", "elements", "ranks"},
+                                    .shape = shape,
+                                    .accepts = sn_accepts_float,
+                                    .cost = cost,
+                                    .kernels = {sn_reduce_scatter_cpu}};

@@ -1,0 +1,170 @@
+/* The last pass: inserts what lies between a value's result, its rest and each use, from one table:
+ *
+ *   form -> form            cast                      whole -> shard     view (no bytes moved)
+ *   host <-> device         copy                      partial -> whole   reduce_scatter + all_gather
+ *
+ * A moved copy is shared by the uses that follow in the same block. Then copies that move nothing are taken out again:
+ * their producer writes in place. */
+#include <string.h>
+
+#include "graph/op.h"
+#include "ops/all_gather/all_gather.h"
+#include "ops/cast/cast.h"
+#include "ops/copy/copy.h"
+#include "ops/reduce_scatter/reduce_scatter.h"
+#include "passes/pass.h"
+
+enum { COMM_UNIT = 64, RECENT = 8 };
+
+typedef struct mover {
+    sn_graph *g;
+    const sn_cluster *cluster;
+    /* Copies made lately, for sharing. */
+    struct {
+        sn_vid from, to;
+        sn_dtype form;
+        int32_t layer;
+        uint8_t phase;
+        bool copied;
+    } recent[RECENT];
+    int next;
+} mover;
+
+static void remember(mover *m, sn_vid from, sn_vid to, sn_dtype form, const sn_node *n, bool copied) {
+    m->recent[m->next % RECENT].from = from;
+    m->recent[m->next % RECENT].to = to;
+    m->recent[m->next % RECENT].form = form;
+    m->recent[m->next % RECENT].layer = n->layer;
+    m->recent[m->next % RECENT].phase = n->phase;
+    m->recent[m->next % RECENT].copied = copied;
+    m->next++;
+}
+
+static sn_vid recall(const mover *m, sn_vid from, sn_dtype form, const sn_node *n, bool copied) {
+    for (int i = 0; i < RECENT && i < m->next; i++)
+        if (m->recent[i].from == from && m->recent[i].form == form && m->recent[i].copied == copied && m->recent[i].phase == n->phase &&
+            (copied || m->recent[i].layer == n->layer))
+            return m->recent[i].to;
+    return SN_NONE;
+}
+
+static sn_vid moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_vid from, sn_class class_of) {
+    sn_vid to = sn_append1(g, op, a, 1, &from, g->values[from].name ? g->values[from].name : sn_ops[op]->name);
+    if (to != SN_NONE) {
+        g->values[to].class_of = class_of;
+        g->values[to].result = g->values[from].result;
+    }
+    return to;
+}
+
+/* partial -> whole over the dp axis: every rank sums its shard in rank order, then the shards are gathered. */
+static sn_vid sum_over_ranks(sn_graph *g, sn_vid v) {
+    sn_attrs a = {0};
+    int64_t n = 1;
+    sn_shape shape = g->values[v].shape;
+    for (int i = 0; i < shape.rank; i++) n *= shape.d[i];
+    a.i[SN_REDUCE_SCATTER_AXIS] = SN_MESH_DP;
+    a.i[SN_REDUCE_SCATTER_UNIT] = COMM_UNIT;
+    a.i[SN_REDUCE_SCATTER_ELEMENTS] = n;
+    a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[SN_MESH_DP];
+    g->values[v].class_of = SN_CLASS_COMMUNICATION;
+    sn_vid shard = moved(g, SN_OP_reduce_scatter, &a, v, SN_CLASS_COMMUNICATION);
+    if (shard == SN_NONE) return SN_NONE;
+    g->values[shard].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
+    sn_attrs b = {0};
+    b.i[SN_ALL_GATHER_AXIS] = SN_MESH_DP;
+    b.i[SN_ALL_GATHER_UNIT] = COMM_UNIT;
+    b.i[SN_ALL_GATHER_ELEMENTS] = n;
+    b.i[SN_ALL_GATHER_ROWS] = shape.rank == 2 ? shape.d[0] : 0;
+    sn_vid whole = moved(g, SN_OP_all_gather, &b, shard, SN_CLASS_COMMUNICATION);
+    return whole;
+}
+
+static sn_status move_use(mover *m, sn_nid id, int i) {
+    sn_graph *g = m->g;
+    sn_use use = g->nodes[id].in[i];
+    if (use.value == SN_NONE) return SN_OK;
+    sn_value v = g->values[use.value];
+    const sn_node *n = &g->nodes[id];
+    sn_vid at = use.value, found;
+    bool mutated = sn_ops[n->op]->mutates >> i & 1;
+    sn_insert_before(g, id, "move");
+    if (!(m->cluster->addresses >> v.rest.tier & 1) && v.producer == SN_NONE && !mutated) {
+        found = recall(m, at, v.dtype, n, true);
+        if (found == SN_NONE) {
+            sn_attrs a = {0};
+            a.i[SN_COPY_TIER] = SN_TIER_DEVICE;
+            found = moved(g, SN_OP_copy, &a, at, SN_CLASS_STAGING);
+            SN_TRY(g->status);
+            remember(m, at, found, v.dtype, &g->nodes[id], true);
+        }
+        at = found;
+    }
+    bool wants_whole = use.has_split && use.split.axis[SN_MESH_DP].kind == SN_WHOLE;
+    if (v.result.axis[SN_MESH_DP].kind == SN_PARTIAL && wants_whole && !mutated) at = sum_over_ranks(g, at);
+    SN_TRY(g->status);
+    n = &g->nodes[id];
+    if (use.form < SN_DTYPE_COUNT && use.form != v.dtype) {
+        found = recall(m, at, use.form, n, false);
+        if (found == SN_NONE) {
+            sn_attrs a = {0};
+            a.i[SN_CAST_DTYPE] = use.form;
+            found = moved(g, SN_OP_cast, &a, at, SN_CLASS_STAGING);
+            SN_TRY(g->status);
+            remember(m, at, found, use.form, &g->nodes[id], false);
+        }
+        at = found;
+    }
+    g->nodes[id].in[i].value = at;
+    g->nodes[id].in[i].form = SN_DTYPE_COUNT;
+    return SN_OK;
+}
+
+/* copy x -> persistent p, x made here and used by nothing else: x's producer writes p's bytes itself. */
+static sn_status elide_copies(sn_graph *g) {
+    uint32_t *uses = sn_alloc_zero(g->n_values, sizeof *uses);
+    if (!uses) return sn_fail(SN_ERR_NO_MEMORY, "cannot count uses");
+    for (size_t k = 0; k < g->n_order; k++) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i].value != SN_NONE) uses[n->in[i].value]++;
+    }
+    size_t kept = 0;
+    for (size_t k = 0; k < g->n_order; k++) {
+        sn_nid id = g->order[k];
+        sn_node *n = &g->nodes[id];
+        sn_vid from = n->in[0].value, to = n->out[0];
+        bool elide = n->op == SN_OP_copy && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
+                     g->values[from].persistent == SN_NONE && g->values[from].dtype == g->values[to].dtype && !g->values[from].output;
+        if (!elide) {
+            g->order[kept++] = id;
+            continue;
+        }
+        n->dead = true;
+        sn_nid producer = g->values[from].producer;
+        g->values[to].producer = producer;
+        for (int o = 0; o < g->nodes[producer].n_out; o++)
+            if (g->nodes[producer].out[o] == from) g->nodes[producer].out[o] = to;
+    }
+    g->n_order = kept;
+    sn_free(uses);
+    return SN_OK;
+}
+
+sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+    (void)recipe;
+    for (int k = 0; k < job->n_graphs; k++) {
+        sn_graph *g = job->graphs[k];
+        SN_TRY(sn_graph_infer_splits(g));
+        mover m = {.g = g, .cluster = cluster};
+        for (size_t at = 0; at < g->n_order; at++) {
+            sn_nid id = g->order[at];
+            if (!strcmp(g->nodes[id].made_by, "move")) continue;
+            for (int i = 0; i < g->nodes[id].n_in; i++) SN_TRY(move_use(&m, id, i));
+            at = sn_graph_position(g, id);
+        }
+        sn_insert_at_end(g, "model");
+        SN_TRY(elide_copies(g));
+    }
+    return SN_OK;
+}

@@ -1,0 +1,66 @@
+/* Quantised weights used as they are: a frozen weight rests in the form of its file, and ops that take that form read
+ * it directly. With LoRA this is QLoRA (Dettmers et al. 2023, arXiv 2305.14314), here with GGUF's block formats.
+ * For generation, activations may be quantised too (activations = q8): the use of a matmul's input gets an 8-bit form,
+ * and integer products do the work; llama.cpp computes this way. */
+#include <string.h>
+
+#include "graph/op.h"
+#include "passes/pass.h"
+
+static const sn_option options[] = {
+    {.key = "qlora", .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
+    {.key = "keep_quantised", .kind = SN_OPTION_FLAG, .help = "frozen weights stay in the form of their file"},
+    {.key = "activations", .kind = SN_OPTION_CHOICE, .choices = "f32,q8", .default_text = "f32", .help = "form of a quantised matmul's input"}};
+const sn_option_group sn_quantise_options = SN_OPTION_GROUP("Quantised weights", options);
+
+static sn_dtype activation_form(sn_dtype weight) { return sn_dtypes[weight].block == 256 ? SN_Q8_K : SN_Q8_1; }
+
+/* Whether every op that reads persistent p, in every program, takes `form` as it is. */
+static bool all_uses_accept(const sn_job *job, sn_pid p, sn_dtype form) {
+    for (int k = 0; k < job->n_graphs; k++) {
+        const sn_graph *g = job->graphs[k];
+        for (size_t i = 0; i < g->n_order; i++) {
+            const sn_node *n = &g->nodes[g->order[i]];
+            for (int j = 0; j < n->n_in; j++) {
+                if (n->in[j].value == SN_NONE || g->values[n->in[j].value].persistent != p) continue;
+                sn_call call;
+                sn_node_call(g, n, &call);
+                if (!sn_ops[n->op]->accepts || !sn_ops[n->op]->accepts(&call, j, form)) return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void set_form(sn_job *job, sn_pid p, sn_dtype form) {
+    job->persistent[p].rest.form = form;
+    for (int k = 0; k < job->n_graphs; k++) {
+        sn_graph *g = job->graphs[k];
+        if (p >= g->n_of_persistent || g->of_persistent[p] == SN_NONE) continue;
+        g->values[g->of_persistent[p]].dtype = form;
+        g->values[g->of_persistent[p]].rest.form = form;
+    }
+}
+
+sn_status sn_pass_quantise(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+    (void)cluster;
+    if (!sn_options_bool(recipe, "qlora") && !sn_options_bool(recipe, "keep_quantised")) return SN_OK;
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        const sn_persistent *e = &job->persistent[p];
+        if (e->trainable || e->class_of != SN_CLASS_WEIGHTS || !sn_dtype_is_quantised(e->source.form) || e->source.file < 0) continue;
+        if (all_uses_accept(job, (sn_pid)p, e->source.form)) set_form(job, (sn_pid)p, e->source.form);
+    }
+    bool q8 = !strcmp(sn_options_string(recipe, "activations"), "q8");
+    for (int k = 0; k < job->n_graphs; k++) {
+        sn_graph *g = job->graphs[k];
+        SN_TRY(sn_graph_infer(g));
+        for (size_t i = 0; q8 && i < g->n_order; i++) {
+            sn_node *n = &g->nodes[g->order[i]];
+            if (n->op != SN_OP_matmul || n->phase != SN_PHASE_FORWARD) continue;
+            sn_dtype weight = g->values[n->in[1].value].dtype;
+            int64_t columns = g->values[n->in[0].value].shape.d[1];
+            if (sn_dtype_is_quantised(weight) && columns % sn_dtypes[activation_form(weight)].block == 0) n->in[0].form = activation_form(weight);
+        }
+    }
+    return SN_OK;
+}

@@ -1,0 +1,96 @@
+/* Activation recomputation: backward uses are fed by clones of the forward nodes of their segment, so that activations
+ * inside a segment die in forward. A clone is the same kernel on the same inputs with the same random site, hence the
+ * same bits. Source: Chen et al. 2016 (arXiv 1604.06174). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/pass.h"
+
+static const sn_option options[] = {
+    {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "none", .metavar = "none|attention|every:k|all",
+     .help = "what backward computes again instead of keeping"}};
+const sn_option_group sn_recompute_options = SN_OPTION_GROUP("Recomputation", options);
+
+typedef struct recompute {
+    int every;           /* blocks a segment; 0: only the attention part of each block */
+    sn_graph *g;
+    sn_vid *clone_of;    /* by value: its clone in the segment at work, or SN_NONE */
+    size_t n_values;
+} recompute;
+
+static int segment_of(const recompute *r, const sn_node *n) {
+    if (n->layer < 0) return -1;
+    if (r->every == 0) return n->part == SN_PART_ATTENTION ? n->layer : -1;
+    return n->layer / r->every;
+}
+
+/* Clones the forward node that makes v, and before it what it reads from its own segment. New nodes go to insert_at. */
+static sn_vid clone_value(recompute *r, sn_vid v, int segment) {
+    sn_graph *g = r->g;
+    if (v >= r->n_values || g->values[v].producer == SN_NONE || g->values[v].persistent != SN_NONE) return v;
+    if (r->clone_of[v] != SN_NONE) return r->clone_of[v];
+    sn_nid origin = g->values[v].producer;
+    sn_node n = g->nodes[origin];
+    if (n.phase != SN_PHASE_FORWARD || segment_of(r, &n) != segment) return v;
+    sn_vid in[SN_MAX_IN], out[SN_MAX_OUT];
+    for (int i = 0; i < n.n_in; i++) in[i] = n.in[i].value == SN_NONE ? SN_NONE : clone_value(r, n.in[i].value, segment);
+    sn_nid copy = sn_append(g, n.op, &n.attrs, n.n_in, in, n.name, out);
+    if (copy == SN_NONE) return SN_NONE;
+    sn_node *c = &g->nodes[copy];
+    c->layer = n.layer;
+    c->part = n.part;
+    c->phase = SN_PHASE_BACKWARD;
+    c->origin = origin;
+    c->site = n.site;
+    for (int i = 0; i < n.n_in; i++) {
+        c->in[i].form = n.in[i].form;
+        c->in[i].split = n.in[i].split;
+        c->in[i].has_split = n.in[i].has_split;
+    }
+    for (int i = 0; i < n.n_out; i++)
+        if (n.out[i] != SN_NONE) {
+            r->clone_of[n.out[i]] = out[i];
+            g->values[out[i]].result = g->values[n.out[i]].result;
+        }
+    return r->clone_of[v];
+}
+
+static sn_status recompute_graph(sn_graph *g, int every) {
+    recompute r = {.every = every, .g = g, .n_values = g->n_values};
+    r.clone_of = sn_alloc(r.n_values * sizeof *r.clone_of);
+    if (!r.clone_of) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the recompute pass");
+    for (size_t i = 0; i < r.n_values; i++) r.clone_of[i] = SN_NONE;
+    g->made_by = "recompute";
+    for (size_t k = 0; g->status == SN_OK && k < g->n_order; k++) {
+        sn_nid id = g->order[k];
+        if (g->nodes[id].phase != SN_PHASE_BACKWARD || g->nodes[id].origin != SN_NONE) continue;
+        int segment = segment_of(&r, &g->nodes[id]);
+        if (segment < 0) continue;
+        g->insert_at = k;
+        for (int i = 0; i < g->nodes[id].n_in; i++) {
+            sn_vid v = g->nodes[id].in[i].value;
+            if (v == SN_NONE) continue;
+            sn_vid clone = clone_value(&r, v, segment);
+            g->nodes[id].in[i].value = clone;
+        }
+        k = g->insert_at;
+    }
+    sn_free(r.clone_of);
+    sn_insert_at_end(g, "model");
+    SN_TRY(g->status);
+    return sn_graph_drop_unused(g);
+}
+
+sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+    (void)cluster;
+    const char *text = sn_options_string(recipe, "recompute");
+    int every = -1;
+    if (!strcmp(text, "none") || !strcmp(text, "off") || !strcmp(text, "false")) return SN_OK;
+    if (!strcmp(text, "all") || !strcmp(text, "on") || !strcmp(text, "true")) every = 1;
+    else if (!strcmp(text, "attention")) every = 0;
+    else if (!strncmp(text, "every:", 6)) every = atoi(text + 6) > 0 ? atoi(text + 6) : -1;
+    if (every < 0) return sn_fail(SN_ERR_USAGE, "recompute is '%s', wanted none, attention, every:k or all", text);
+    for (int k = 0; k < job->n_graphs; k++)
+        if (sn_role_trains(job->graphs[k]->role)) SN_TRY(recompute_graph(job->graphs[k], every));
+    return SN_OK;
+}

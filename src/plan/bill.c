@@ -1,0 +1,141 @@
+/* The bill: what each class of values holds at the peak of each tier, and how it is shown. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "plan/plan.h"
+
+static uint32_t peak_of(const sn_planned *p, sn_tier tier, uint64_t *bytes) {
+    uint32_t best = 0;
+    *bytes = 0;
+    int64_t *change = sn_alloc_zero((size_t)p->program.count + 2, sizeof *change);
+    if (!change) return 0;
+    for (size_t i = 0; i < p->n_lives; i++)
+        if (p->lives[i].tier == tier) {
+            change[p->lives[i].first] += (int64_t)p->lives[i].bytes;
+            change[p->lives[i].last + 1] -= (int64_t)p->lives[i].bytes;
+        }
+    int64_t live = 0;
+    for (uint32_t k = 0; k < p->program.count; k++) {
+        live += change[k];
+        if ((uint64_t)live > *bytes) {
+            *bytes = (uint64_t)live;
+            best = k;
+        }
+    }
+    sn_free(change);
+    return best;
+}
+
+static void note_largest(sn_bill *bill, const char *name, sn_class class_of, uint64_t bytes) {
+    int at = bill->n_largest;
+    while (at > 0 && bill->largest[at - 1].bytes < bytes) at--;
+    if (at >= 8) return;
+    int n = bill->n_largest < 8 ? bill->n_largest++ : 7;
+    memmove(&bill->largest[at + 1], &bill->largest[at], (size_t)(n - at) * sizeof bill->largest[0]);
+    bill->largest[at].name = name;
+    bill->largest[at].class_of = class_of;
+    bill->largest[at].bytes = bytes;
+}
+
+static void fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint64_t staging) {
+    sn_bill *bill = &plan->bill;
+    const sn_planned *peak_program = NULL;
+    uint32_t peak = 0;
+    uint64_t most = 0, arena = 0, bound = 0;
+    for (int k = 0; k < plan->n_programs; k++) {
+        uint64_t live, size = plan->programs[k].program.transient_bytes[tier];
+        uint32_t at = peak_of(&plan->programs[k], tier, &live);
+        if (size > arena) arena = size;
+        if (live > bound) bound = live;
+        if (!peak_program || live > most) {
+            most = live;
+            peak = at;
+            peak_program = &plan->programs[k];
+        }
+    }
+    uint64_t *classes = bill->by_class[tier], sum = 0;
+    if (staging > arena) { /* loading holds more than any program does */
+        arena = staging;
+        classes[SN_CLASS_STAGING] += staging;
+        peak_program = NULL;
+    }
+    for (size_t i = 0; i < plan->n_persistent; i++)
+        if (plan->persistent[i].tier == tier) {
+            classes[job->persistent[i].class_of] += plan->persistent[i].bytes;
+            if (tier == SN_TIER_DEVICE) note_largest(bill, job->persistent[i].name, job->persistent[i].class_of, plan->persistent[i].bytes);
+        }
+    for (size_t i = 0; peak_program && i < peak_program->n_lives; i++) {
+        const sn_life *l = &peak_program->lives[i];
+        if (l->tier != tier || l->first > peak || l->last < peak) continue;
+        classes[l->class_of] += l->bytes;
+        const sn_graph *g = job->graphs[peak_program - plan->programs];
+        const char *name = l->value == SN_NONE ? peak_program->program.instrs[peak].name
+                           : g->values[l->value].name ? g->values[l->value].name : g->nodes[g->values[l->value].producer].name;
+        if (tier == SN_TIER_DEVICE) note_largest(bill, name, l->class_of, l->bytes);
+    }
+    if (tier == SN_TIER_HOST)
+        for (int k = 0; k < plan->n_programs; k++)
+            for (int i = 0; i < plan->programs[k].n_io; i++)
+                classes[SN_CLASS_ACTIVATIONS] += plan->programs[k].io[i].bytes * (plan->programs[k].io[i].input ? (uint64_t)plan->input_slots : 1);
+    plan->arena_bytes[tier] = bill->by_tier[tier] = plan->persistent_bytes[tier] + arena;
+    for (int c = 0; c < SN_CLASS_GAP; c++) sum += classes[c];
+    classes[SN_CLASS_GAP] = bill->by_tier[tier] - sum;
+    if (tier == SN_TIER_DEVICE) {
+        bill->bound = plan->persistent_bytes[tier] + (staging > bound ? staging : bound);
+        bill->peak_program = peak_program ? peak_program->program.name : "load";
+        bill->peak_op = peak_program && peak_program->program.count ? peak_program->program.instrs[peak].name : "load";
+    }
+}
+
+void sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request) {
+    for (int t = 0; t < SN_TIER_COUNT; t++) fill_tier(plan, job, (sn_tier)t, t == SN_TIER_DEVICE ? request->staging : 0);
+    plan->bill.reserved = request->reserved;
+    plan->bill.total = plan->bill.by_tier[SN_TIER_DEVICE] + plan->bill.by_tier[SN_TIER_HOST] + request->reserved;
+}
+
+
+static const char *human(uint64_t bytes, char text[32]) {
+    if (bytes >= UINT64_C(10) << 30) snprintf(text, 32, "%.2f GiB", (double)bytes / 0x1p30);
+    else if (bytes >= 1 << 20) snprintf(text, 32, "%.2f MiB", (double)bytes / 0x1p20);
+    else snprintf(text, 32, "%.1f KiB", (double)bytes / 0x1p10);
+    return text;
+}
+
+void sn_bill_print(const sn_plan *plan, sn_str *out) {
+    const sn_bill *b = &plan->bill;
+    char x[32], y[32];
+    sn_str_printf(out, "%-16s %16s %16s\n", "", "device", "host");
+    for (int c = 0; c < SN_CLASS_COUNT; c++) {
+        if (!b->by_class[SN_TIER_DEVICE][c] && !b->by_class[SN_TIER_HOST][c]) continue;
+        sn_str_printf(out, "%-16s %16s %16s\n", sn_class_name((sn_class)c), human(b->by_class[SN_TIER_DEVICE][c], x), human(b->by_class[SN_TIER_HOST][c], y));
+    }
+    sn_str_printf(out, "%-16s %16s %16s\n", "arenas", human(b->by_tier[SN_TIER_DEVICE], x), human(b->by_tier[SN_TIER_HOST], y));
+    sn_str_printf(out, "%-16s %16s %16s\n", "reserved", "", human(b->reserved, y));
+    sn_str_printf(out, "total %s = %llu bytes; the peak is in %s at %s\n", human(b->total, x), (unsigned long long)b->total, b->peak_program, b->peak_op);
+    sn_str_add(out, "largest at the peak:\n");
+    for (int i = 0; i < b->n_largest; i++)
+        sn_str_printf(out, "  %12s  %-13s %s\n", human(b->largest[i].bytes, x), sn_class_name(b->largest[i].class_of), b->largest[i].name);
+}
+
+void sn_bill_json(const sn_plan *plan, sn_str *out) {
+    const sn_bill *b = &plan->bill;
+    sn_str_printf(out, "{\"total_bytes\": %llu, \"reserved_bytes\": %llu, \"peak_op\": ", (unsigned long long)b->total, (unsigned long long)b->reserved);
+    sn_str_json(out, b->peak_op, strlen(b->peak_op));
+    sn_str_printf(out, ", \"peak_program\": ");
+    sn_str_json(out, b->peak_program, strlen(b->peak_program));
+    sn_str_add(out, ", \"by_tier\": {");
+    for (int t = 0; t < SN_TIER_COUNT; t++)
+        sn_str_printf(out, "%s\"%s\": %llu", t ? ", " : "", sn_tier_name((sn_tier)t), (unsigned long long)b->by_tier[t]);
+    sn_str_add(out, "}, \"by_class\": {");
+    for (int c = 0; c < SN_CLASS_COUNT; c++)
+        sn_str_printf(out, "%s\"%s\": %llu", c ? ", " : "", sn_class_name((sn_class)c),
+                      (unsigned long long)(b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c]));
+    sn_str_add(out, "}, \"largest\": [");
+    for (int i = 0; i < b->n_largest; i++) {
+        sn_str_add(out, i ? ", {\"name\": " : "{\"name\": ");
+        sn_str_json(out, b->largest[i].name, strlen(b->largest[i].name));
+        sn_str_printf(out, ", \"class\": \"%s\", \"bytes\": %llu}", sn_class_name(b->largest[i].class_of), (unsigned long long)b->largest[i].bytes);
+    }
+    sn_str_add(out, "]}\n");
+}

@@ -1,0 +1,25 @@
+/* Placement of blocks with known lifetimes in one arena (dynamic storage allocation, offline). */
+#ifndef SN_PLAN_PLACE_H
+#define SN_PLAN_PLACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct sn_block {
+    uint32_t first, last; /* instructions during which its bytes are held, inclusive */
+    uint64_t bytes;       /* a multiple of SN_ALIGN */
+    uint64_t offset;      /* result */
+} sn_block;
+
+enum { SN_ALIGN = 64 };
+
+/* Sets every block's offset so that no two blocks that live at once overlap; *arena is the end of the highest block.
+ * Tries several orders (size, area, lifetime, start), then improves the best by moving the blocks at the top first. */
+sn_status sn_place(sn_block *blocks, size_t n, uint64_t *arena);
+
+/* The largest sum of bytes that live at once: no placement can be smaller. */
+uint64_t sn_place_bound(const sn_block *blocks, size_t n, uint32_t *at);
+
+#endif

@@ -1,0 +1,368 @@
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "graph/op.h"
+#include "plan/place.h"
+
+static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan"); }
+
+sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh) {
+    sn_shape s = *logical;
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &split->axis[a];
+        if (x->kind != SN_SHARD || x->dim >= s.rank) continue;
+        int64_t unit = x->unit > 0 ? x->unit : 1, units = (s.d[x->dim] + unit - 1) / unit;
+        s.d[x->dim] = (units + mesh->size[a] - 1) / mesh->size[a] * unit;
+    }
+    return s;
+}
+
+/* One program at work. */
+typedef struct planner {
+    const sn_job *job;
+    const sn_graph *g;
+    const sn_plan_request *request;
+    sn_plan *plan;
+    sn_planned *out;
+    uint32_t *first, *last; /* by value: instructions that define it and use it last */
+    uint32_t *root;         /* by value: the value whose bytes it shares */
+    uint64_t *bytes, *offset;
+    uint32_t *life;         /* by value: index of its block, or SN_NONE */
+    sn_shape *shape;        /* local */
+} planner;
+
+static sn_tier tier_of(const sn_value *v) {
+    if (v->input || v->output) return SN_TIER_HOST;
+    return v->has_rest || v->persistent != SN_NONE ? v->rest.tier : SN_TIER_DEVICE;
+}
+
+static bool is_transient(const sn_value *v) { return v->persistent == SN_NONE && !v->input && !v->output; }
+
+static void local_call(const planner *p, const sn_node *n, sn_call *c) {
+    sn_node_call(p->g, n, c);
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i].value != SN_NONE) c->in[i].shape = p->shape[n->in[i].value];
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] != SN_NONE) c->out[i].shape = p->shape[n->out[i]];
+}
+
+static sn_status measure_values(planner *p) {
+    for (size_t v = 0; v < p->g->n_values; v++) {
+        const sn_value *x = &p->g->values[v];
+        const sn_split *split = x->persistent != SN_NONE ? &x->rest.split : &x->result;
+        size_t bytes;
+        p->shape[v] = sn_local_shape(&x->shape, split, &p->job->mesh);
+        if (!sn_shape_bytes(&p->shape[v], x->dtype, &bytes)) {
+            char text[96];
+            return sn_fail(SN_ERR_SHAPE, "%s: value %s %s of form %s has no valid size", p->g->name, x->name ? x->name : "?", sn_shape_text(&x->shape, text),
+                           sn_dtype_name(x->dtype));
+        }
+        p->bytes[v] = sn_round_up(bytes, SN_ALIGN);
+        p->first[v] = SN_NONE;
+        p->last[v] = 0;
+        p->root[v] = (uint32_t)v;
+        p->life[v] = SN_NONE;
+    }
+    return SN_OK;
+}
+
+static void measure_lifetimes(planner *p) {
+    const sn_graph *g = p->g;
+    for (size_t k = 0; k < g->n_order; k++) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i].value != SN_NONE) p->last[n->in[i].value] = (uint32_t)k;
+        for (int i = 0; i < n->n_out; i++)
+            if (n->out[i] != SN_NONE) {
+                if (p->first[n->out[i]] == SN_NONE) p->first[n->out[i]] = (uint32_t)k;
+                if (p->last[n->out[i]] < k) p->last[n->out[i]] = (uint32_t)k;
+            }
+    }
+}
+
+/* An output takes the bytes of an input that dies here, when the op permits it and the sizes agree. */
+static void join_aliases(planner *p) {
+    const sn_graph *g = p->g;
+    for (size_t k = 0; k < g->n_order; k++) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_op *op = sn_ops[n->op];
+        uint32_t taken = 0;
+        for (int o = 0; o < n->n_out; o++) {
+            sn_vid out = n->out[o];
+            if (out == SN_NONE || !op->alias[o] || !is_transient(&g->values[out])) continue;
+            for (int i = 0; i < n->n_in; i++) {
+                sn_vid in = n->in[i].value;
+                if (in == SN_NONE || !(op->alias[o] >> i & 1) || taken >> i & 1 || !is_transient(&g->values[in])) continue;
+                sn_vid r = p->root[in];
+                if (p->last[r] != k || p->last[in] != k || p->bytes[in] != p->bytes[out] || tier_of(&g->values[in]) != tier_of(&g->values[out])) continue;
+                bool twice = false; /* the same bytes may not be read by another operand of this node */
+                for (int j = 0; j < n->n_in; j++)
+                    twice |= j != i && n->in[j].value != SN_NONE && p->root[n->in[j].value] == r && !(op->alias[o] >> j & 1);
+                if (twice) continue;
+                taken |= 1u << i;
+                p->root[out] = r;
+                p->last[r] = p->last[out];
+                break;
+            }
+        }
+    }
+}
+
+static sn_queue queue_of(const sn_node *n, const sn_call *c) {
+    (void)c;
+    if (n->op == SN_OP_copy) return SN_QUEUE_COPY;
+    if (n->op == SN_OP_reduce_scatter || n->op == SN_OP_all_gather) return SN_QUEUE_COMM;
+    return SN_QUEUE_COMPUTE;
+}
+
+static sn_arg arg_of(const planner *p, sn_vid v, bool writes, sn_dtype form) {
+    if (v == SN_NONE) return (sn_arg){.arena = SN_NO_ARENA, .value = SN_NONE};
+    const sn_value *x = &p->g->values[v];
+    sn_vid r = p->root[v];
+    return (sn_arg){.arena = (uint8_t)tier_of(&p->g->values[r]), .offset = p->offset[r], .writes = writes, .class_of = (uint8_t)x->class_of,
+                    .dtype = form, .shape = p->shape[v], .value = v, .slotted = x->input};
+}
+
+static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *c, const sn_kernel **kernel) {
+    const sn_op *op = sn_ops[n->op];
+    *kernel = sn_kernel_find(op, p->request->device.kind, p->request->device.features, c);
+    if (*kernel) return SN_OK;
+    sn_str forms = {0};
+    char text[96];
+    for (int i = 0; i < c->n_in + c->n_out; i++) {
+        const sn_tensor *t = i < c->n_in ? &c->in[i] : &c->out[i - c->n_in];
+        if (t->shape.rank) sn_str_printf(&forms, "%s%s %s", i == c->n_in ? " -> " : i ? ", " : "", sn_dtype_name(t->dtype), sn_shape_text(&t->shape, text));
+    }
+    sn_status s = sn_fail(SN_ERR_PLAN, "%s: no %s kernel of %s takes %s (node %s)", p->g->name, p->request->device.name, op->name,
+                          forms.data ? forms.data : "this", n->name);
+    sn_str_free(&forms);
+    return s;
+}
+
+static sn_status make_instructions(planner *p) {
+    const sn_graph *g = p->g;
+    sn_program *prog = &p->out->program;
+    prog->count = (uint32_t)g->n_order;
+    prog->instrs = sn_alloc_zero(g->n_order, sizeof *prog->instrs);
+    if (!prog->instrs) return no_memory();
+    for (size_t k = 0; k < g->n_order; k++) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_op *op = sn_ops[n->op];
+        sn_instr *in = &prog->instrs[k];
+        sn_call c;
+        local_call(p, n, &c);
+        SN_TRY(find_kernel(p, n, &c, &in->kernel));
+        in->op = op->name;
+        in->n_in = n->n_in;
+        in->n_out = n->n_out;
+        in->attrs = n->attrs;
+        in->node = g->order[k];
+        in->name = n->name;
+        in->made_by = n->made_by;
+        in->queue = (uint8_t)queue_of(n, &c);
+        in->scratch_bytes = in->kernel->scratch ? sn_round_up(in->kernel->scratch(&c, p->request->device.threads), SN_ALIGN) : 0;
+        double moved = 0;
+        for (int i = 0; i < c.n_in + c.n_out; i++) {
+            const sn_tensor *t = i < c.n_in ? &c.in[i] : &c.out[i - c.n_in];
+            if (t->shape.rank) moved += (double)sn_tensor_bytes(t);
+        }
+        sn_cost cost = op->cost ? op->cost(&c) : (sn_cost){0, moved};
+        in->flops = cost.flops;
+        in->bytes = cost.bytes;
+    }
+    return SN_OK;
+}
+
+/* Blocks of one arena: values (by root) and scratch. */
+static sn_status place_transients(planner *p) {
+    const sn_graph *g = p->g;
+    sn_program *prog = &p->out->program;
+    size_t most = g->n_values + g->n_order + 1;
+    sn_block *blocks = sn_alloc(most * sizeof *blocks);
+    sn_life *lives = p->out->lives = sn_alloc_zero(most, sizeof *lives);
+    sn_status s = blocks && lives ? SN_OK : no_memory();
+    size_t n_lives = 0;
+    for (int tier = 0; s == SN_OK && tier < SN_TIER_COUNT; tier++) {
+        size_t n = 0, base = n_lives;
+        for (size_t v = 0; v < g->n_values; v++) {
+            if (p->root[v] != v || !is_transient(&g->values[v]) || p->first[v] == SN_NONE || tier_of(&g->values[v]) != (sn_tier)tier || !p->bytes[v]) continue;
+            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v]};
+            lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier};
+            p->life[v] = (uint32_t)n_lives++;
+        }
+        for (uint32_t k = 0; tier == SN_TIER_DEVICE && k < prog->count; k++) {
+            if (!prog->instrs[k].scratch_bytes) continue;
+            blocks[n++] = (sn_block){.first = k, .last = k, .bytes = prog->instrs[k].scratch_bytes};
+            lives[n_lives++] = (sn_life){k, k, SN_NONE, 0, prog->instrs[k].scratch_bytes, SN_CLASS_WORKSPACE, SN_TIER_DEVICE};
+        }
+        uint64_t arena = 0;
+        if (p->request->reuse) s = sn_place(blocks, n, &arena);
+        else
+            for (size_t i = 0; i < n; i++) {
+                blocks[i].offset = arena;
+                arena += blocks[i].bytes;
+            }
+        prog->transient_bytes[tier] = arena;
+        uint64_t origin = p->plan->persistent_bytes[tier];
+        for (size_t i = 0; s == SN_OK && i < n; i++) {
+            sn_life *l = &lives[base + i];
+            l->offset = origin + blocks[i].offset;
+            if (l->value != SN_NONE) p->offset[l->value] = l->offset;
+            else prog->instrs[l->first].scratch_offset = l->offset;
+        }
+    }
+    p->out->n_lives = n_lives;
+    sn_free(blocks);
+    return s;
+}
+
+static void place_arguments(planner *p) {
+    const sn_graph *g = p->g;
+    sn_program *prog = &p->out->program;
+    for (uint32_t k = 0; k < prog->count; k++) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        sn_instr *in = &prog->instrs[k];
+        for (int i = 0; i < n->n_in; i++) {
+            sn_vid v = n->in[i].value;
+            in->in[i] = arg_of(p, v, sn_ops[n->op]->mutates >> i & 1, v == SN_NONE ? SN_F32 : g->values[v].dtype);
+        }
+        for (int i = 0; i < n->n_out; i++) {
+            sn_vid v = n->out[i];
+            in->out[i] = arg_of(p, v, true, v == SN_NONE ? SN_F32 : g->values[v].dtype);
+        }
+    }
+}
+
+static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const sn_plan_request *request) {
+    const sn_graph *g = job->graphs[index];
+    size_t n = g->n_values + 1;
+    planner p = {.job = job, .g = g, .request = request, .plan = plan, .out = &plan->programs[index]};
+    uint32_t *words = sn_alloc(4 * n * sizeof *words);
+    uint64_t *longs = sn_alloc_zero(2 * n, sizeof *longs);
+    p.shape = sn_alloc(n * sizeof *p.shape);
+    sn_status s = words && longs && p.shape ? SN_OK : no_memory();
+    if (s == SN_OK) {
+        p.first = words;
+        p.last = words + n;
+        p.root = words + 2 * n;
+        p.life = words + 3 * n;
+        p.bytes = longs;
+        p.offset = longs + n;
+        p.out->program.name = g->name;
+        p.out->role = g->role;
+        s = measure_values(&p);
+    }
+    for (size_t v = 0; s == SN_OK && v < g->n_values; v++) {
+        const sn_value *x = &g->values[v];
+        if (x->persistent != SN_NONE) p.offset[v] = plan->persistent[x->persistent].offset;
+        for (int i = 0; (x->input || x->output) && i < p.out->n_io; i++)
+            if (!strcmp(p.out->io[i].name, x->name)) p.offset[v] = p.out->io[i].offset;
+    }
+    if (s == SN_OK) {
+        measure_lifetimes(&p);
+        if (request->reuse) join_aliases(&p);
+        s = make_instructions(&p);
+    }
+    if (s == SN_OK) s = place_transients(&p);
+    if (s == SN_OK) {
+        place_arguments(&p);
+        sn_plan_queues(&p.out->program);
+    }
+    sn_free(words);
+    sn_free(longs);
+    sn_free(p.shape);
+    return s;
+}
+
+/* The host arena opens with the inputs of all programs, once for each slot, then the outputs. */
+static sn_status place_io(sn_plan *plan, const sn_job *job) {
+    uint64_t at = 0;
+    plan->input_slots = 2;
+    for (int inputs = 1; inputs >= 0; inputs--) {
+        for (int k = 0; k < job->n_graphs; k++) {
+            const sn_graph *g = job->graphs[k];
+            sn_planned *out = &plan->programs[k];
+            if (!out->io) {
+                size_t n = 0;
+                for (size_t v = 0; v < g->n_values; v++) n += g->values[v].input || g->values[v].output;
+                out->io = sn_alloc_zero(n, sizeof *out->io);
+                if (!out->io) return no_memory();
+            }
+            for (size_t v = 0; v < g->n_values; v++) {
+                const sn_value *x = &g->values[v];
+                if (inputs ? !x->input : !x->output) continue;
+                sn_shape local = sn_local_shape(&x->shape, &x->result, &job->mesh);
+                size_t bytes;
+                if (!sn_shape_bytes(&local, x->dtype, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s: %s has no valid size", g->name, x->name);
+                out->io[out->n_io++] = (sn_io_slot){.name = x->name, .offset = at, .bytes = bytes, .shape = local, .dtype = x->dtype, .input = inputs};
+                at += sn_round_up(bytes, SN_ALIGN);
+            }
+        }
+        if (inputs) {
+            plan->input_stride = at;
+            at *= (uint64_t)plan->input_slots;
+        }
+    }
+    plan->persistent_bytes[SN_TIER_HOST] = at;
+    return SN_OK;
+}
+
+static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
+    plan->n_persistent = job->n_persistent;
+    plan->persistent = sn_alloc_zero(job->n_persistent, sizeof *plan->persistent);
+    if (!plan->persistent) return no_memory();
+    for (size_t i = 0; i < job->n_persistent; i++) {
+        const sn_persistent *e = &job->persistent[i];
+        sn_placed *at = &plan->persistent[i];
+        size_t bytes;
+        at->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh);
+        at->tier = e->rest.tier;
+        if (!sn_shape_bytes(&at->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
+        at->bytes = bytes;
+        at->offset = plan->persistent_bytes[at->tier];
+        plan->persistent_bytes[at->tier] += sn_round_up(bytes, SN_ALIGN);
+    }
+    return SN_OK;
+}
+
+sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out) {
+    sn_plan *plan = *out = sn_alloc_zero(1, sizeof *plan);
+    if (!plan) return no_memory();
+    plan->device = request->device;
+    plan->rank = request->rank;
+    plan->n_programs = job->n_graphs;
+    sn_status s = place_io(plan, job);
+    if (s == SN_OK) s = place_persistent(plan, job);
+    for (int k = 0; s == SN_OK && k < job->n_graphs; k++) s = plan_program(plan, job, k, request);
+    if (s != SN_OK) {
+        sn_plan_free(plan);
+        *out = NULL;
+        return s;
+    }
+    sn_plan_fill_bill(plan, job, request);
+    return SN_OK;
+}
+
+void sn_plan_free(sn_plan *plan) {
+    if (!plan) return;
+    for (int k = 0; k < plan->n_programs; k++) {
+        sn_free(plan->programs[k].program.instrs);
+        sn_free(plan->programs[k].io);
+        sn_free(plan->programs[k].lives);
+    }
+    sn_free(plan->persistent);
+    sn_pool_free(&plan->pool);
+    sn_free(plan);
+}
+
+double sn_plan_seconds(const sn_program *p, double flops_per_s, double bytes_per_s) {
+    double seconds = 0;
+    for (uint32_t k = 0; k < p->count; k++) {
+        double compute = p->instrs[k].flops / flops_per_s, traffic = p->instrs[k].bytes / bytes_per_s;
+        seconds += compute > traffic ? compute : traffic;
+    }
+    return seconds;
+}

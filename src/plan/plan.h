@@ -1,0 +1,111 @@
+/* The plan: from graphs to programs over arenas, and the bill.
+ *
+ * plan/ knows no technique: it sees values with homes and lifetimes. It alone turns logical shapes into a rank's local
+ * ones, finds kernels, lays out arenas, orders queues. What it lays out is what run/ allocates. */
+#ifndef SN_PLAN_PLAN_H
+#define SN_PLAN_PLAN_H
+
+#include "graph/graph.h"
+#include "program/program.h"
+
+typedef struct sn_device_shape {
+    const char *name; /* "cpu", "cpu-split", "null" */
+    sn_device_kind kind;
+    uint32_t addresses; /* bit t: reads and writes tier t directly */
+    uint32_t features;  /* SN_CPU_* bits, or the sm version */
+    int threads;        /* of a rank's team */
+} sn_device_shape;
+
+typedef struct sn_bill {
+    uint64_t by_tier[SN_TIER_COUNT];
+    uint64_t by_class[SN_TIER_COUNT][SN_CLASS_COUNT]; /* at the device tier's peak; sums to by_tier */
+    uint64_t reserved, total; /* total = device + host + reserved */
+    uint64_t bound;           /* device tier: persistent + the largest sum of live bytes */
+    const char *peak_program, *peak_op; /* where the device tier peaks */
+    struct {
+        const char *name;
+        sn_class class_of;
+        uint64_t bytes;
+    } largest[8]; /* values live at the peak, the largest first */
+    int n_largest;
+} sn_bill;
+
+typedef struct sn_placed {
+    uint64_t offset, bytes;
+    sn_tier tier;
+    sn_shape shape; /* local */
+} sn_placed;
+
+typedef struct sn_io_slot {
+    const char *name;
+    uint64_t offset, bytes; /* in the host arena; of an input's first slot */
+    sn_shape shape;         /* local */
+    sn_dtype dtype;
+    bool input;
+} sn_io_slot;
+
+typedef struct sn_planned {
+    sn_program program;
+    sn_role role;
+    sn_io_slot *io;
+    int n_io;
+    /* Lifetimes, for the bill and the picture: one entry a transient block. */
+    struct sn_life *lives;
+    size_t n_lives;
+} sn_planned;
+
+/* One block of bytes over time, in the order of instructions. */
+typedef struct sn_life {
+    uint32_t first, last, value; /* value: id in the graph; SN_NONE: scratch of instruction `first` */
+    uint64_t offset, bytes;
+    sn_class class_of;
+    sn_tier tier;
+} sn_life;
+
+typedef struct sn_plan {
+    sn_pool pool;
+    sn_planned programs[SN_MAX_PROGRAMS];
+    int n_programs;
+    sn_placed *persistent; /* by sn_pid */
+    size_t n_persistent;
+    uint64_t persistent_bytes[SN_TIER_COUNT], arena_bytes[SN_TIER_COUNT];
+    uint64_t input_stride; /* bytes from slot 0 of an input to its slot 1, in the host arena */
+    int input_slots;
+    sn_bill bill;
+    sn_device_shape device;
+    int rank;
+} sn_plan;
+
+typedef struct sn_plan_request {
+    sn_device_shape device;
+    int rank;               /* index in the mesh */
+    uint64_t reserved;      /* bytes that no plan owns (engine/ measures them) */
+    uint64_t staging;       /* bytes of the transient part that loading and saving need */
+    bool reuse;             /* false: every value gets its own bytes (the tests' oracle) */
+} sn_plan_request;
+
+/* Plans all programs of a job. A missing kernel is SN_ERR_PLAN naming op, forms and device. */
+sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out);
+void sn_plan_free(sn_plan *plan);
+
+/* The shape of a value at this rank. */
+sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh);
+
+/* Estimated seconds of one run of a program from its costs. flops and bytes a second as `probe` measured them. */
+double sn_plan_seconds(const sn_program *p, double flops_per_s, double bytes_per_s);
+
+/* Text of a program, one instruction a line. */
+struct sn_str;
+void sn_program_print(const sn_program *p, struct sn_str *out);
+
+/* The bill as a table / as JSON / as one HTML page that draws memory over the programs. */
+void sn_bill_print(const sn_plan *plan, struct sn_str *out);
+void sn_bill_json(const sn_plan *plan, struct sn_str *out);
+void sn_plan_html(const sn_plan *plan, const sn_job *job, struct sn_str *out);
+
+/* Internal to plan/: sets waits and signals of a program from the bytes its instructions touch; fills the bill. */
+void sn_plan_queues(sn_program *p);
+void sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request);
+bool sn_args_conflict(const sn_instr *a, const sn_instr *b);
+
+#endif

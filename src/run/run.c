@@ -1,0 +1,220 @@
+#define _GNU_SOURCE
+#include "run/run.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+typedef struct queue {
+    sn_run *run;
+    int index;
+    bool started;
+    pthread_t thread;
+} queue;
+
+struct sn_run {
+    const sn_plan *plan;
+    sn_device device;
+    sn_comm *comm;
+    sn_team *team;
+    char *base[SN_TIER_COUNT];
+    double *seconds[SN_MAX_PROGRAMS];
+    bool profile;
+    queue queues[SN_QUEUE_COUNT];
+    /* The program at work. `go` rises once a run of a program and wakes the queues' threads; event[q] counts the
+     * instructions of queue q that have ended; idle counts the threads that have ended their part. */
+    const sn_program *program;
+    int program_index, slot;
+    atomic_uint go, idle;
+    atomic_uint event[SN_QUEUE_COUNT];
+    atomic_bool stop;
+};
+
+static void wait_until(atomic_uint *word, unsigned least) {
+    for (int i = 0; i < 2000; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) >= least) return;
+        __builtin_ia32_pause();
+    }
+    for (unsigned seen; (seen = atomic_load_explicit(word, memory_order_acquire)) < least;)
+        syscall(SYS_futex, (unsigned *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void raise_to(atomic_uint *word, unsigned value) {
+    atomic_store_explicit(word, value, memory_order_release);
+    syscall(SYS_futex, (unsigned *)word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+}
+
+static sn_tensor tensor_of(const sn_run *run, const sn_arg *a, int slot) {
+    if (a->arena == SN_NO_ARENA) return (sn_tensor){0};
+    char *base = run->base[a->arena];
+    uint64_t offset = a->offset + (a->slotted ? (uint64_t)slot * run->plan->input_stride : 0);
+    return (sn_tensor){.data = base ? base + offset : NULL, .dtype = a->dtype, .shape = a->shape};
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void execute(sn_run *run, const sn_instr *in, int slot) {
+    sn_call c;
+    c.n_in = in->n_in;
+    c.n_out = in->n_out;
+    c.attrs = in->attrs;
+    for (int i = 0; i < in->n_in; i++) c.in[i] = tensor_of(run, &in->in[i], slot);
+    for (int i = 0; i < in->n_out; i++) c.out[i] = tensor_of(run, &in->out[i], slot);
+    c.scratch = in->scratch_bytes ? run->base[SN_TIER_DEVICE] + in->scratch_offset : NULL;
+    c.team = in->queue == SN_QUEUE_COMPUTE ? run->team : NULL;
+    c.comm = run->comm;
+    in->kernel->run(&c);
+}
+
+void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot) {
+    execute(run, &run->plan->programs[index].program.instrs[instruction], slot);
+}
+
+/* Runs the instructions of one queue, waiting for the others' events. */
+static void walk(sn_run *run, int q) {
+    const sn_program *p = run->program;
+    for (uint32_t k = 0; k < p->count; k++) {
+        const sn_instr *in = &p->instrs[k];
+        if (in->queue != q) continue;
+        for (int r = 0; r < SN_QUEUE_COUNT; r++)
+            if (in->wait[r]) wait_until(&run->event[r], in->wait[r]);
+        double start = run->profile ? now() : 0;
+        execute(run, in, run->slot);
+        if (run->profile) run->seconds[run->program_index][k] = now() - start;
+        atomic_store_explicit(&run->event[q], in->signal, memory_order_release);
+        if (run->queues[SN_QUEUE_COPY].started || run->queues[SN_QUEUE_COMM].started || run->queues[SN_QUEUE_IO].started)
+            raise_to(&run->event[q], in->signal);
+    }
+}
+
+static void *queue_main(void *arg) {
+    queue *q = arg;
+    sn_run *run = q->run;
+    for (unsigned round = 1;; round++) {
+        wait_until(&run->go, round);
+        if (atomic_load(&run->stop)) return NULL;
+        walk(run, q->index);
+        raise_to(&run->idle, atomic_fetch_add(&run->idle, 1) + 1);
+    }
+}
+
+static sn_status start_queues(sn_run *run) {
+    bool used[SN_QUEUE_COUNT] = {0};
+    for (int k = 0; k < run->plan->n_programs; k++)
+        for (uint32_t i = 0; i < run->plan->programs[k].program.count; i++) used[run->plan->programs[k].program.instrs[i].queue] = true;
+    for (int q = 1; q < SN_QUEUE_COUNT; q++) {
+        run->queues[q] = (queue){.run = run, .index = q};
+        if (!used[q]) continue;
+        pthread_attr_t attr;
+        pthread_attr_init(&attr);
+        pthread_attr_setstacksize(&attr, 512 * 1024);
+        int bad = pthread_create(&run->queues[q].thread, &attr, queue_main, &run->queues[q]);
+        pthread_attr_destroy(&attr);
+        if (bad) return sn_fail(SN_ERR_NO_MEMORY, "cannot start the thread of queue %s", sn_queue_name((sn_queue)q));
+        run->queues[q].started = true;
+    }
+    return SN_OK;
+}
+
+static sn_status check_kernels(const sn_plan *plan) {
+    for (int k = 0; k < plan->n_programs; k++)
+        for (uint32_t i = 0; i < plan->programs[k].program.count; i++) {
+            const sn_instr *in = &plan->programs[k].program.instrs[i];
+            if (!in->kernel->run) return sn_fail(SN_ERR_UNSUPPORTED, "this build has no code for kernel %s %s", in->op, in->kernel->name);
+        }
+    return SN_OK;
+}
+
+sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *comm, sn_run **out) {
+    sn_run *run = *out = sn_alloc_zero(1, sizeof *run);
+    if (!run) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a run");
+    run->plan = plan;
+    run->device = *device;
+    run->comm = comm;
+    sn_status s = check_kernels(plan);
+    for (int t = 0; s == SN_OK && device->map && t < SN_TIER_DISK; t++) s = device->map(plan->arena_bytes[t], (void **)&run->base[t]);
+    if (s == SN_OK && device->map) s = sn_team_open(plan->device.threads, NULL, &run->team);
+    if (s == SN_OK && device->map) s = start_queues(run);
+    if (s != SN_OK) {
+        sn_run_close(run);
+        *out = NULL;
+    }
+    return s;
+}
+
+void sn_run_close(sn_run *run) {
+    if (!run) return;
+    atomic_store(&run->stop, true);
+    raise_to(&run->go, UINT32_MAX);
+    for (int q = 1; q < SN_QUEUE_COUNT; q++)
+        if (run->queues[q].started) pthread_join(run->queues[q].thread, NULL);
+    sn_team_close(run->team);
+    for (int t = 0; run->device.unmap && t < SN_TIER_COUNT; t++) run->device.unmap(run->base[t], run->plan->arena_bytes[t]);
+    for (int k = 0; k < SN_MAX_PROGRAMS; k++) sn_free(run->seconds[k]);
+    sn_free(run);
+}
+
+sn_status sn_run_program(sn_run *run, int index, int slot) {
+    if (!run->device.map) return SN_OK;
+    unsigned others = 0;
+    run->program = &run->plan->programs[index].program;
+    run->program_index = index;
+    run->slot = slot;
+    for (int q = 0; q < SN_QUEUE_COUNT; q++) {
+        atomic_store(&run->event[q], 0);
+        others += run->queues[q].started;
+    }
+    atomic_store(&run->idle, 0);
+    if (others) raise_to(&run->go, atomic_load(&run->go) + 1);
+    walk(run, SN_QUEUE_COMPUTE);
+    if (others) wait_until(&run->idle, others);
+    return SN_OK;
+}
+
+void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const sn_io_slot **info) {
+    const sn_planned *p = &run->plan->programs[index];
+    for (int i = 0; i < p->n_io; i++)
+        if (!strcmp(p->io[i].name, name)) {
+            if (info) *info = &p->io[i];
+            uint64_t offset = p->io[i].offset + (p->io[i].input ? (uint64_t)slot * run->plan->input_stride : 0);
+            return run->base[SN_TIER_HOST] ? run->base[SN_TIER_HOST] + offset : NULL;
+        }
+    if (info) *info = NULL;
+    return NULL;
+}
+
+void *sn_run_persistent(const sn_run *run, sn_pid p) {
+    const sn_placed *at = &run->plan->persistent[p];
+    return run->base[at->tier] ? run->base[at->tier] + at->offset : NULL;
+}
+
+void *sn_run_transient(const sn_run *run, uint64_t *bytes) {
+    uint64_t start = run->plan->persistent_bytes[SN_TIER_DEVICE];
+    *bytes = run->plan->arena_bytes[SN_TIER_DEVICE] - start;
+    return run->base[SN_TIER_DEVICE] ? run->base[SN_TIER_DEVICE] + start : NULL;
+}
+
+void *sn_run_arena(const sn_run *run, sn_tier tier) { return run->base[tier]; }
+
+sn_team *sn_run_team(const sn_run *run) { return run->team; }
+
+sn_status sn_run_profile(sn_run *run, bool on) {
+    run->profile = false;
+    for (int k = 0; on && k < run->plan->n_programs; k++)
+        if (!run->seconds[k] && !(run->seconds[k] = sn_alloc_zero(run->plan->programs[k].program.count, sizeof(double))))
+            return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a profile");
+    run->profile = on;
+    return SN_OK;
+}
+
+const double *sn_run_seconds(const sn_run *run, int index) { return run->seconds[index]; }

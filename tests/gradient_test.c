@@ -1,0 +1,67 @@
+/* Whole-model finite differences: the gradient that the programs leave in memory against the loss itself. */
+#include <math.h>
+#include <string.h>
+
+#include "support/tiny.h"
+
+static double loss_of(tiny *t) {
+    sn_pid loss = sn_job_find(t->job, "loss");
+    memset(sn_run_persistent(t->run, loss), 0, 16);
+    tiny_fill(t, "evaluate", 0, 0);
+    assert_ok(sn_run_program(t->run, sn_job_graph_index(t->job, "evaluate"), 0));
+    const double *sum = sn_run_persistent(t->run, loss);
+    return sum[0] / sum[1];
+}
+
+static void check_model(sn_model_config config, const char *options) {
+    tiny t;
+    tiny_open(&t, &config, options, "cpu", true);
+    tiny_fill(&t, "forward_backward", 0, 0);
+    assert_ok(sn_run_program(t.run, sn_job_graph_index(t.job, "forward_backward"), 0));
+    int checked = 0;
+    for (size_t q = 0; q < t.job->n_persistent; q++) {
+        const sn_persistent *e = &t.job->persistent[q];
+        if (e->class_of != SN_CLASS_GRADIENTS) continue;
+        float *w = sn_run_persistent(t.run, e->parent), *g = sn_run_persistent(t.run, (sn_pid)q);
+        int64_t n = 1;
+        for (int i = 0; i < e->shape.rank; i++) n *= e->shape.d[i];
+        for (int64_t i = n / 3; i < n; i += n / 3 + 1) {
+            float old = w[i], step = 2e-2f * (1 + fabsf(old)) * 0.25f;
+            w[i] = old + step;
+            double up = loss_of(&t), high = w[i];
+            w[i] = old - step;
+            double down = loss_of(&t), low = w[i];
+            w[i] = old;
+            double numeric = (up - down) / (high - low);
+            if (fabs(numeric - g[i]) > 2e-3 * (1 + fabs(numeric)) * 0.5 + 2e-4)
+                fail_msg("%s: %s[%lld]: gradient %g, finite difference %g", config.architecture, e->name, (long long)i, g[i], numeric);
+            checked++;
+        }
+    }
+    assert_true(checked >= 10);
+    tiny_close(&t);
+}
+
+static void llama(void **state) {
+    (void)state;
+    check_model(tiny_llama(), "seed=1");
+    sn_model_config untied = tiny_llama();
+    untied.tie_word_embeddings = false;
+    untied.attention_bias = untied.mlp_bias = true;
+    untied.sliding_window = 5;
+    check_model(untied, "recompute=all");
+}
+static void llama_lora(void **state) {
+    (void)state;
+    check_model(tiny_llama(), "lora=on lora_rank=3");
+}
+static void gpt2(void **state) {
+    (void)state;
+    check_model(tiny_gpt2(), "seed=1");
+    check_model(tiny_gpt2(), "lora=on lora_target=c_attn,c_fc");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(llama), cmocka_unit_test(llama_lora), cmocka_unit_test(gpt2)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

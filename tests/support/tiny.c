@@ -1,0 +1,121 @@
+#include "support/tiny.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/rng.h"
+
+sn_model_config tiny_llama(void) {
+    sn_model_config c = {.vocab_size = TINY_VOCAB, .hidden_size = 32, .intermediate_size = 56, .num_layers = 2, .num_heads = 4, .num_kv_heads = 2,
+                         .head_dim = 8, .max_position = 128, .norm_eps = 1e-5, .rope = {.theta = 10000}, .tie_word_embeddings = true};
+    strcpy(c.architecture, "llama");
+    return c;
+}
+
+sn_model_config tiny_gpt2(void) {
+    sn_model_config c = tiny_llama();
+    strcpy(c.architecture, "gpt2");
+    c.arch = SN_ARCH_GPT2;
+    c.hidden_act = SN_ACT_GELU_TANH;
+    c.num_kv_heads = 4;
+    c.intermediate_size = 128;
+    return c;
+}
+
+static void set_options(sn_options *o, const char *text) {
+    char copy[512];
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *save = NULL, *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        char *equals = strchr(word, '=');
+        assert_non_null(equals);
+        *equals = 0;
+        assert_ok(sn_options_set(o, word, equals + 1, SN_FROM_COMMAND_LINE, "test"));
+    }
+}
+
+void tiny_open(tiny *t, const sn_model_config *config, const char *options, const char *device, bool reuse) {
+    *t = (tiny){.config = *config, .tokens = 48};
+    assert_ok(sn_recipe_new(&t->recipe));
+    set_options(t->recipe, options);
+    assert_ok(sn_device_find(device, (int)sn_options_int(t->recipe, "threads") ? (int)sn_options_int(t->recipe, "threads") : 2, &t->device));
+    t->cluster.addresses = t->device.shape.addresses;
+    for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
+    sn_training_shape shape = {.tokens = t->tokens, .accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps"), .evaluate = true};
+    assert_ok(sn_job_for_training(config, NULL, &shape, t->recipe, &t->cluster, NULL, &t->job));
+    sn_plan_request request = {.device = t->device.shape, .reuse = reuse};
+    assert_ok(sn_plan_make(t->job, &request, &t->plan));
+    assert_ok(sn_run_open(t->plan, &t->device, NULL, &t->run));
+    for (size_t p = 0; p < t->job->n_persistent; p++) {
+        sn_persistent *e = &t->job->persistent[p];
+        if (e->class_of == SN_CLASS_WEIGHTS && e->source.init == SN_INIT_ZERO) { /* LoRA's B and biases: nothing may hide behind zeros */
+            e->source.init = SN_INIT_NORMAL;
+            e->source.scale = 0.05f;
+        }
+        if (e->class_of == SN_CLASS_WEIGHTS && e->source.init == SN_INIT_NORMAL && e->source.scale < 0.05f) e->source.scale = 0.2f;
+        if (e->class_of == SN_CLASS_WEIGHTS) sn_initialise(e, (sn_pid)p, 7, sn_run_persistent(t->run, (sn_pid)p));
+        if (e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE && strstr(e->name, ".master")) {
+            sn_persistent master = *e;
+            master.source = t->job->persistent[e->parent].source;
+            sn_initialise(&master, e->parent, 7, sn_run_persistent(t->run, (sn_pid)p));
+        }
+    }
+}
+
+void tiny_close(tiny *t) {
+    sn_run_close(t->run);
+    sn_plan_free(t->plan);
+    sn_job_free(t->job);
+    sn_options_close(t->recipe);
+}
+
+void tiny_fill(tiny *t, const char *name, int step, int slot) {
+    int index = sn_job_graph_index(t->job, name);
+    const sn_io_slot *io;
+    int32_t *ids = sn_run_io(t->run, index, "ids", slot, &io);
+    int32_t *positions = sn_run_io(t->run, index, "positions", slot, &io), *starts = sn_run_io(t->run, index, "seq_start", slot, &io);
+    int32_t *labels = sn_run_io(t->run, index, "labels", slot, &io);
+    float *scale = sn_run_io(t->run, index, "scale", slot, &io);
+    uint32_t *key = sn_run_io(t->run, index, "key", slot, &io);
+    static const int lengths[] = {17, 1, 12, 18};
+    int at = 0, counted = 0;
+    for (int s = 0; s < 4; s++)
+        for (int i = 0, start = at; i < lengths[s]; i++, at++) {
+            sn_rng4 r = sn_philox(99, 0, (uint32_t)step, (uint32_t)at, 0, 0);
+            ids[at] = (int32_t)(r.v[0] % TINY_VOCAB);
+            if (positions) positions[at] = i;
+            starts[at] = start;
+            labels[at] = i + 1 == lengths[s] || r.v[2] % 4 == 0 ? -100 : (int32_t)(r.v[1] % TINY_VOCAB);
+            counted += labels[at] >= 0;
+        }
+    int64_t steps = sn_options_int(t->recipe, "gradient_accumulation_steps");
+    scale[0] = 1.0f / (float)(counted * steps);
+    if (key) memcpy(key, (uint32_t[]){5, 6, (uint32_t)step, 0}, 16);
+}
+
+double tiny_step(tiny *t, int step, float *norm) {
+    int64_t steps = sn_options_int(t->recipe, "gradient_accumulation_steps");
+    sn_pid loss = sn_job_find(t->job, "loss");
+    memset(sn_run_persistent(t->run, loss), 0, 16);
+    for (int64_t m = 0; m < steps; m++) {
+        const char *name = m ? "forward_backward_next" : "forward_backward";
+        tiny_fill(t, name, step * 10 + (int)m, (int)m % 2);
+        assert_ok(sn_run_program(t->run, sn_job_graph_index(t->job, name), (int)m % 2));
+    }
+    int update = sn_job_graph_index(t->job, "update");
+    float *hyper = sn_run_io(t->run, update, "hyper", 0, NULL);
+    memcpy(hyper, (float[]){1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1), 0, 0, 0}, 32);
+    assert_ok(sn_run_program(t->run, update, 0));
+    const float *clip = sn_run_io(t->run, update, "clip", 0, NULL);
+    if (norm) *norm = clip[2];
+    const double *sum = sn_run_persistent(t->run, loss);
+    return sum[0] / sum[1];
+}
+
+void tiny_digest(tiny *t, char hex[65]) {
+    sn_sha256 h;
+    sn_sha256_start(&h);
+    for (size_t p = 0; p < t->job->n_persistent; p++) sn_sha256_add(&h, sn_run_persistent(t->run, (sn_pid)p), t->plan->persistent[p].bytes);
+    sn_sha256_end(&h, hex);
+}

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Checks that every #include goes upwards: a folder includes only from itself and from folders above it. Since each file
+# obeys, transitive includes do too. Prints each violation; exit status 1 if there is one.
+set -u
+cd "$(dirname "$0")/.."
+
+# Folder: what it may include, itself aside.
+allowed() {
+  case "$1" in
+    base) echo "" ;;
+    tensor) echo "base" ;;
+    program) echo "base tensor" ;;
+    io) echo "base tensor" ;;
+    graph) echo "base tensor program" ;;
+    ops) echo "base tensor program graph" ;;
+    passes) echo "base tensor program io graph ops" ;;
+    plan) echo "base tensor program graph" ;;
+    run) echo "base tensor program plan graph" ;;
+    models) echo "base tensor program io graph ops" ;;
+    engine) echo "base tensor program io graph ops passes plan run models" ;;
+    api) echo "base tensor program io graph ops passes plan run models engine" ;;
+    cli) echo "" ;;
+    *) echo "-" ;;
+  esac
+}
+
+bad=0
+complain() { echo "$1"; bad=1; }
+while IFS=: read -r file line text; do
+  folder=${file#src/}; folder=${folder%%/*}
+  target=$(sed -E 's/.*#include "([^"]+)".*/\1/' <<<"$text")
+  case "$file" in *_test.c|*_fuzz.c) continue ;; esac
+  case "$target" in
+    snug.h) [ "$folder" = api ] || [ "$folder" = cli ] || complain "$file:$line: only api/ and cli/ include snug.h" ; continue ;;
+    */*) ;;
+    *) complain "$file:$line: include '$target' by its folder"; continue ;;
+  esac
+  to=${target%%/*}
+  [ "$to" = "$folder" ] && continue
+  list=$(allowed "$folder")
+  [ "$list" = "-" ] && { complain "$file:$line: folder '$folder' has no place in the list of layers"; continue; }
+  grep -qw -- "$to" <<<"$list" || complain "$file:$line: $folder/ may not include $target"
+done < <(grep -rn --include='*.c' --include='*.h' --include='*.cu' '#include "' src)
+
+# Kernels see base, tensor and program only; run never sees the graph's nodes.
+while IFS=: read -r file line text; do
+  complain "$file:$line: a kernel may not include ${text#*include }"
+done < <(grep -nE '#include "(graph|io|passes|plan|run|models|engine|api)/' src/ops/*/*_cpu.c src/ops/*/*_avx*.c 2>/dev/null)
+exit $bad
