@@ -146,6 +146,7 @@ static void give_back(const sn_tokenizer *t, sn_tokenizer_scratch *s) {
 
 sn_status sn_tokenizer_encode(const sn_tokenizer *t, const char *text, size_t n, unsigned flags, sn_ids *out) {
     if (n > 1u << 30) return sn_fail(SN_ERR_DATA, "a text of %zu bytes is over 1 GiB", n);
+    if (!n) text = "";
     sn_tokenizer_scratch *scratch = atomic_exchange(&((sn_tokenizer *)t)->spare_scratch, NULL);
     if (!scratch) SN_TRY(sn_scratch_open(t, &scratch));
     size_t before = out->size, prefix = flags & SN_TOKENIZER_ADD_SPECIAL ? t->prefix_count : 0;
@@ -158,7 +159,8 @@ sn_status sn_tokenizer_encode(const sn_tokenizer *t, const char *text, size_t n,
         memmove(out->data + before + prefix, out->data + before + prefix + 1, (out->size - before - prefix - 1) * sizeof *out->data);
         out->size--;
     }
-    for (size_t i = 0; i < t->suffix_count && (flags & SN_TOKENIZER_ADD_SPECIAL); i++) SN_TRY_GOTO(status, done, sn_ids_push(out, t->suffix[i]));
+    for (size_t i = 0; i < t->suffix_count && (flags & SN_TOKENIZER_ADD_SPECIAL); i++)
+        SN_TRY_GOTO(status, done, sn_ids_push(out, t->suffix[i]));
 done:
     if (status != SN_OK) out->size = before;
     give_back(t, scratch);
