@@ -88,7 +88,8 @@ static sn_status add_folder_tokenizer(const sn_export *v, sn_gguf_writer *w) {
     files.json = json;
     files.config = config;
     if (s == SN_OK && json) s = sn_gguf_add_tokenizer(w, &files);
-    else if (s == SN_OK) s = sn_gguf_add_string(w, "tokenizer.ggml.model", "none", 4); /* readers then know that there is none */
+    else if (s == SN_OK) s = sn_gguf_add_string(w, "tokenizer.ggml.model", "none", 4);
+    if (s == SN_OK && !json && m->config->arch == SN_ARCH_GPT2) s = sn_gguf_add_u32(w, "gpt2.vocab_size", (uint32_t)v->config.vocab_size);
     if (s == SN_OK && m->chat_template) s = sn_gguf_add_string(w, "tokenizer.chat_template", m->chat_template, strlen(m->chat_template));
     sn_free(json);
     sn_free(config);

@@ -125,7 +125,7 @@ static sn_status write_companions(const sn_export *v, const char *dir) {
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) SN_TRY(copy_part(v->model->path, dir, parts[i]));
         return SN_OK;
     }
-    if (v->model->has_weights) SN_TRY(write_gguf_tokenizer(v, dir));
+    if (v->model->tokenizer) SN_TRY(write_gguf_tokenizer(v, dir));
     return write_generation_config(v, dir);
 }
 
