@@ -79,6 +79,17 @@ static sn_status read_part(const char *dir, const char *name, char **text, size_
     return s;
 }
 
+/* Readers then know that there is none; the model's own ids stay. */
+static sn_status add_no_tokenizer(const sn_model_config *c, sn_gguf_writer *w) {
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
+    SN_TRY(sn_gguf_add_string(w, "tokenizer.ggml.model", "none", 4));
+    if (c->arch == SN_ARCH_GPT2) SN_TRY(sn_gguf_add_u32(w, "gpt2.vocab_size", (uint32_t)c->vocab_size));
+    if (c->bos_id >= 0) SN_TRY(sn_gguf_add_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)c->bos_id));
+    if (c->pad_id >= 0) SN_TRY(sn_gguf_add_u32(w, "tokenizer.ggml.padding_token_id", (uint32_t)c->pad_id));
+    for (int i = 0; i < 2 && i < c->eos_count; i++) SN_TRY(sn_gguf_add_u32(w, ends[i], (uint32_t)c->eos_ids[i]));
+    return SN_OK;
+}
+
 static sn_status add_folder_tokenizer(const sn_export *v, sn_gguf_writer *w) {
     const sn_model *m = v->model;
     char *json = NULL, *config = NULL;
@@ -87,9 +98,7 @@ static sn_status add_folder_tokenizer(const sn_export *v, sn_gguf_writer *w) {
     if (s == SN_OK && json) s = read_part(m->path, "tokenizer_config.json", &config, &files.config_size);
     files.json = json;
     files.config = config;
-    if (s == SN_OK && json) s = sn_gguf_add_tokenizer(w, &files);
-    else if (s == SN_OK) s = sn_gguf_add_string(w, "tokenizer.ggml.model", "none", 4);
-    if (s == SN_OK && !json && m->config->arch == SN_ARCH_GPT2) s = sn_gguf_add_u32(w, "gpt2.vocab_size", (uint32_t)v->config.vocab_size);
+    if (s == SN_OK) s = json ? sn_gguf_add_tokenizer(w, &files) : add_no_tokenizer(&v->config, w);
     if (s == SN_OK && m->chat_template) s = sn_gguf_add_string(w, "tokenizer.chat_template", m->chat_template, strlen(m->chat_template));
     sn_free(json);
     sn_free(config);

@@ -15,7 +15,7 @@ typedef struct sn_tokenizer_files {
     const char *name;                /* for messages */
     const char *json, *config;       /* texts of tokenizer.json and tokenizer_config.json (may be NULL) */
     size_t json_size, config_size;
-    const int64_t *eos_ids;          /* the model's, for a tokenizer that names none */
+    const int64_t *eos_ids;          /* the model's: they become eot and eom behind the tokenizer's own */
     int eos_count;
     int64_t vocab_size;              /* rows of the embedding; ids that the tokenizer lacks become unused tokens */
 } sn_tokenizer_files;

@@ -143,12 +143,14 @@ def real():
     theirs = load(os.path.dirname(MODEL), gguf_file=os.path.basename(MODEL))
     mine = load(at("base"))
     check("smollm2: GGUF to folder, weights as transformers' own conversion", all(torch.equal(mine.state_dict()[k], v) for k, v in theirs.state_dict().items()))
-    report("smollm2: merged f32 GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at("smollm2", "merged.gguf"), ids), ours), 2e-2)
+    report("smollm2: merged f32 GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at("smollm2", "merged.gguf"), ids), ours), 2e-3)
     report("smollm2: merged f32 GGUF in transformers, snug base + adapter", difference(torch_logits(load(at("smollm2"), gguf_file="merged.gguf"), ids), ours), 2e-3)
-    for form, bound in [("f16", 0.02), ("bf16", 0.05), ("q8_0", 0.05), ("source", 0.05), ("q4_0", 0.05)]:
+    noise = relative(llama_cpp_logits(MODEL, ids), base)  # of the original file: llama.cpp rounds activations, snug does not
+    print(f"      the original GGUF in llama.cpp, in snug: {noise:.3g} RMS, relative")
+    for form, bound in [("f16", 0.01), ("bf16", 0.05), ("q8_0", 1.5 * noise), ("source", 1.5 * noise), ("q4_0", 1.5 * noise)]:
         path = at(f"{form}.gguf")
         said = driver("merge", MODEL, at("smollm2", "adapter"), path, "gguf", form)[1].strip().splitlines()[-1]
-        same = snug_logits(path, "none", ids)  # llama.cpp rounds the activations to the weights' form, snug does not
+        same = snug_logits(path, "none", ids)
         report(f"smollm2: merged {form} GGUF in llama.cpp, in snug (RMS, relative)", relative(llama_cpp_logits(path, ids), same), bound)
         if form in ("bf16", "source"):
             report(f"smollm2: merged {form} GGUF in transformers, in snug", difference(torch_logits(load(WORK, gguf_file=f"{form}.gguf"), ids), same), 2e-3)
@@ -156,7 +158,7 @@ def real():
     driver("merge", MODEL, "none", at("same.gguf"), "gguf", "source")
     report("smollm2: unchanged GGUF in llama.cpp, the original there", difference(llama_cpp_logits(at("same.gguf"), ids), llama_cpp_logits(MODEL, ids)), 0)
     driver("merge", at("base"), "none", at("back.gguf"), "gguf", "f32")
-    report("smollm2: GGUF to folder to GGUF in llama.cpp, snug", difference(llama_cpp_logits(at("back.gguf"), ids), base), 2e-2)
+    report("smollm2: GGUF to folder to GGUF in llama.cpp, snug", difference(llama_cpp_logits(at("back.gguf"), ids), base), 2e-3)
 
     snug = dict(zip(text, ([int(x) for x in l.split()] for l in driver("encode", MODEL, at("lines.txt"))[0].split("\n"))))
     raw = Tokenizer.from_file(at("base", "tokenizer.json"))
@@ -181,7 +183,7 @@ def tiny():
         more = {"n_positions": 64, "vocab_size": 40} if name == "gpt2" else {}  # transformers does not read these keys of gpt2
         theirs = torch_logits(load(at(name), gguf_file="merged.gguf", **more), ids)
         report(f"{name}: merged GGUF in transformers, snug base + adapter", difference(theirs, ours), 1e-4)
-        report(f"{name}: merged GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at(name, "merged.gguf"), ids), ours), 1e-3)
+        report(f"{name}: merged GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at(name, "merged.gguf"), ids), ours), 1e-2 if name == "gpt2" else 1e-4)  # ggml looks GELU up in an f16 table
 
 
 if __name__ == "__main__":
