@@ -230,9 +230,9 @@ static void export_shape(const char *config, const char *dir) {
     sn_options_close(recipe);
 }
 
-#define SHAPE_32_4                                                                                                                              \
-    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 64, \"intermediate_size\": 172, \"num_hidden_layers\": 2, "               \
-    "\"num_attention_heads\": 32, \"num_key_value_heads\": 4, \"head_dim\": 4, \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, "       \
+#define SHAPE_32_4                                                                                                                        \
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 64, \"intermediate_size\": 172, \"num_hidden_layers\": 2, "         \
+    "\"num_attention_heads\": 32, \"num_key_value_heads\": 4, \"head_dim\": 4, \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, " \
     "\"tie_word_embeddings\": false, \"attention_bias\": true}"
 
 /* llama.cpp#3364: 32 heads, 4 KV heads; here with biases, which are permuted too. */
@@ -324,12 +324,14 @@ static void adapters_round_trip(void **state) {
     (void)state;
     round_trip_adapter(FILES "llama", "lora=on lora_rank=3 lora_alpha=7.5", true,
                        "\"target_modules\": [\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\", \"gate_proj\", \"up_proj\", \"down_proj\"]");
-    round_trip_adapter(FILES "llama", "lora=on lora_rank=3 lora_alpha=7.5 lora_dropout=0.05", true, "\"lora_alpha\": 7.5,\n  \"lora_dropout\": 0.05,");
+    round_trip_adapter(FILES "llama", "lora=on lora_rank=3 lora_alpha=7.5 lora_dropout=0.05", true,
+                       "\"lora_alpha\": 7.5,\n  \"lora_dropout\": 0.05,");
     round_trip_adapter(FILES "llama", "lora=on lora_rank=2 lora_target=q_proj,up_proj use_rslora=on", false, "\"use_rslora\": true");
     round_trip_adapter(FILES "llama", "lora=on lora_rank=2 lora_target=model.layers.1.self_attn.q_proj,k_proj", false,
                        "\"target_modules\": [\"k_proj\", \"model.layers.1.self_attn.q_proj\"]");
     round_trip_adapter(FILES "gpt2", "lora=on lora_rank=2", true, "\"fan_in_fan_out\": true");
-    round_trip_adapter(FILES "gpt2", "lora=on lora_rank=2 lora_target=transformer.h.0.mlp.c_proj", true, "[\"transformer.h.0.mlp.c_proj\"]");
+    round_trip_adapter(FILES "gpt2", "lora=on lora_rank=2 lora_target=transformer.h.0.mlp.c_proj", true,
+                       "[\"transformer.h.0.mlp.c_proj\"]");
     round_trip_adapter(FILES "llama", "lora=on lora_rank=2 precision=bf16", true, "\"r\": 2"); /* masters leave */
 }
 
@@ -362,13 +364,53 @@ static void merged_equals_base_and_adapter(void **state) {
         assert_ok(sn_merge_adapter(&m, in_root("ad"), in_root("merged.gguf"), true, SN_F32, 1, &report));
         assert_int_equal(report.adapted, i < 2 ? 14 : 4);
         sn_model_close(&m);
-        double folder = logits_error(in_root("merged"), NULL, models[i], in_root("ad")), gguf = logits_error(in_root("merged.gguf"), NULL, models[i], in_root("ad"));
+        double folder = logits_error(in_root("merged"), NULL, models[i], in_root("ad")),
+               gguf = logits_error(in_root("merged.gguf"), NULL, models[i], in_root("ad"));
         if (!(folder <= 1e-5 && gguf <= 1e-5)) fail_msg("%s: folder %g, GGUF %g", models[i], folder, gguf);
         assert_same_models(in_root("merged"), in_root("of-run"));
     }
 }
 
-static void write_adapter(const char *dir, const char *config, const char *module, int64_t in, int64_t out, int64_t rank, const float *a, const float *b) {
+/* The f32 values of a full run leave, of a 16-bit run its masters; in both orders of rows. */
+static void trained_values_leave(void **state) {
+    (void)state;
+    static const char *const models[] = {FILES "llama", FILES "gpt2.gguf"}, *const options[] = {"full=on", "full=on precision=bf16"};
+    for (int i = 0; i < 4; i++) {
+        sn_model m;
+        sn_session s;
+        sn_model_files hf, gguf;
+        sn_options *recipe = recipe_of(options[i % 2]);
+        assert_ok(sn_model_open(models[i / 2], &m));
+        open_session(&s, &m, recipe, true);
+        for (size_t p = 0; p < s.job->n_persistent; p++) {
+            const sn_persistent *e = &s.job->persistent[p];
+            bool values = i % 2 ? strstr(e->name, ".master") != NULL : e->class_of == SN_CLASS_WEIGHTS;
+            if (values) test_fill(sn_run_persistent(s.run, (sn_pid)p), (size_t)s.plan->persistent[p].bytes / sizeof(float), (uint32_t)p, 1);
+        }
+        assert_ok(sn_export_hf(&s, recipe, in_root("full"), SN_F32, NULL));
+        assert_ok(sn_export_gguf(&s, recipe, in_root("full.gguf"), SN_F32, NULL));
+        assert_ok(sn_model_files_open(in_root("full"), &hf));
+        assert_ok(sn_model_files_open(in_root("full.gguf"), &gguf));
+        for (size_t t = 0; t < hf.tensor_count; t++) {
+            char name[200];
+            snprintf(name, sizeof name, "%s%s", hf.tensors[t].name, i % 2 ? ".master" : "");
+            const void *trained = sn_run_persistent(s.run, sn_job_find(s.job, name));
+            char *x = read_whole(&hf, &hf.tensors[t]), *y = read_whole(&gguf, sn_model_files_find(&gguf, hf.tensors[t].name));
+            assert_memory_equal(x, trained, (size_t)hf.tensors[t].bytes);
+            assert_memory_equal(y, trained, (size_t)hf.tensors[t].bytes);
+            sn_free(x);
+            sn_free(y);
+        }
+        sn_model_files_close(&hf);
+        sn_model_files_close(&gguf);
+        sn_session_close(&s);
+        sn_model_close(&m);
+        sn_options_close(recipe);
+    }
+}
+
+static void write_adapter(const char *dir, const char *config, const char *module, int64_t in, int64_t out, int64_t rank, const float *a,
+                          const float *b) {
     sn_st_writer w;
     char name[2][200], path[2][600];
     sn_shape shapes[2] = {sn_shape_of(rank, in), sn_shape_of(out, rank)};
@@ -408,7 +450,8 @@ static void adapted_head_is_untied(void **state) {
         assert_ok(sn_model_files_open(out, &x));
         assert_false(x.config.tie_word_embeddings);
         float *embedding = (float *)(void *)read_whole(&m.files, &m.files.tensors[0]);
-        float *kept = (float *)(void *)read_whole(&x, &x.tensors[0]), *head = (float *)(void *)read_whole(&x, sn_model_files_find(&x, "lm_head.weight"));
+        float *kept = (float *)(void *)read_whole(&x, &x.tensors[0]),
+              *head = (float *)(void *)read_whole(&x, sn_model_files_find(&x, "lm_head.weight"));
         assert_memory_equal(embedding, kept, 24 * 16 * sizeof(float));
         for (int r = 0; r < 24; r++)
             for (int c = 0; c < 16; c++) assert_true(fabsf(head[r * 16 + c] - (embedding[r * 16 + c] + 2 * b[r] * a[c])) < 1e-6f);
@@ -436,19 +479,20 @@ static void refusals(void **state) {
     assert_false(sn_path_exists(in_root("none/adapter_config.json")));
     sn_session_close(&s);
     /* An adapter of another model, of another shape, with a module that is not there. */
-    write_adapter(in_root("bad"), "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [\"q_proj\"]}", "model.layers.0.self_attn.q_proj", 15, 32, 1,
-                  numbers, numbers);
+    write_adapter(in_root("bad"), "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [\"q_proj\"]}",
+                  "model.layers.0.self_attn.q_proj", 15, 32, 1, numbers, numbers);
     assert_int_equal(sn_merge_adapter(&m, in_root("bad"), in_root("x"), false, SN_F32, 1, NULL), SN_ERR_SHAPE);
-    write_adapter(in_root("bad"), "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [\"q_proj\"]}", "model.layers.9.self_attn.q_proj", 16, 32, 1,
-                  numbers, numbers);
+    write_adapter(in_root("bad"), "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [\"q_proj\"]}",
+                  "model.layers.9.self_attn.q_proj", 16, 32, 1, numbers, numbers);
     assert_int_equal(sn_merge_adapter(&m, in_root("bad"), in_root("x"), false, SN_F32, 1, NULL), SN_ERR_UNSUPPORTED);
-    write_adapter(in_root("bad"), "{\"peft_type\": \"LORA\", \"use_dora\": true, \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [\"q_proj\"]}",
+    write_adapter(in_root("bad"),
+                  "{\"peft_type\": \"LORA\", \"use_dora\": true, \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [\"q_proj\"]}",
                   "model.layers.0.self_attn.q_proj", 16, 32, 1, numbers, numbers);
     assert_int_equal(sn_merge_adapter(&m, in_root("bad"), in_root("x"), false, SN_F32, 1, NULL), SN_ERR_UNSUPPORTED);
     /* A value that f16 cannot hold. */
     numbers[0] = 1e4f;
-    write_adapter(in_root("large"), "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 100, \"target_modules\": [\"q_proj\"]}", "model.layers.0.self_attn.q_proj", 16, 32, 1,
-                  numbers, numbers);
+    write_adapter(in_root("large"), "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 100, \"target_modules\": [\"q_proj\"]}",
+                  "model.layers.0.self_attn.q_proj", 16, 32, 1, numbers, numbers);
     assert_int_equal(sn_merge_adapter(&m, in_root("large"), in_root("large.gguf"), true, SN_F16, 1, NULL), SN_ERR_NUMERIC);
     assert_non_null(strstr(sn_error_text(), "q_proj"));
     assert_false(sn_path_exists(in_root("large.gguf")));
@@ -484,7 +528,8 @@ static void allocations_fail(void **state) {
             s = sn_merge_adapter(&m, in_root("ad"), out, gguf, SN_F32, 1, NULL);
             sn_alloc_fail_at(-1);
             if (s != SN_OK && gguf && sn_path_exists(out)) fail_msg("allocation %ld failed, but %s is there", n, out);
-            if (s != SN_OK && !gguf && sn_path_exists(in_root("mem/config.json"))) fail_msg("allocation %ld failed, but the folder is whole", n);
+            if (s != SN_OK && !gguf && sn_path_exists(in_root("mem/config.json")))
+                fail_msg("allocation %ld failed, but the folder is whole", n);
         }
         if (s != SN_OK) fail_msg("still failing after %ld allocations: %s", n, sn_error_text());
         assert_true(n > 20);
@@ -493,10 +538,15 @@ static void allocations_fail(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(conversions_keep_bytes), cmocka_unit_test(folders_have_companions),
-                                       cmocka_unit_test(grouped_heads_survive),  cmocka_unit_test(rows_that_fit_no_block),
-                                       cmocka_unit_test(adapters_round_trip),    cmocka_unit_test(merged_equals_base_and_adapter),
-                                       cmocka_unit_test(adapted_head_is_untied), cmocka_unit_test(refusals),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(conversions_keep_bytes),
+                                       cmocka_unit_test(folders_have_companions),
+                                       cmocka_unit_test(grouped_heads_survive),
+                                       cmocka_unit_test(rows_that_fit_no_block),
+                                       cmocka_unit_test(adapters_round_trip),
+                                       cmocka_unit_test(merged_equals_base_and_adapter),
+                                       cmocka_unit_test(adapted_head_is_untied),
+                                       cmocka_unit_test(trained_values_leave),
+                                       cmocka_unit_test(refusals),
                                        cmocka_unit_test(allocations_fail)};
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -77,7 +77,8 @@ static sn_status add_scores(const sn_tokenizer_spec *s, int64_t vocab_size, cons
         if (status == SN_OK && !added) status = sn_fail(SN_ERR_UNSUPPORTED, "%s: two tokens have the text of id %" PRId64, s->name, id);
     }
     for (size_t i = s->merge_count; status == SN_OK && i-- > 0;) /* halves lie side by side: the text is there */
-        if (sn_names_find(&names, s->text.data + s->merges[i].at, (size_t)s->merges[i].left + s->merges[i].right, &index)) scores[index] = -(float)i;
+        if (sn_names_find(&names, s->text.data + s->merges[i].at, (size_t)s->merges[i].left + s->merges[i].right, &index))
+            scores[index] = -(float)i;
     if (status == SN_OK) status = sn_gguf_add_f32s(w, "tokenizer.ggml.scores", scores, (size_t)vocab_size);
     sn_names_free(&names);
     sn_free(scores);

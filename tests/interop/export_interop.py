@@ -18,6 +18,7 @@ import random
 import shutil
 import subprocess
 import sys
+import unicodedata
 
 os.environ["TQDM_DISABLE"] = "1"
 
@@ -186,10 +187,31 @@ def tiny():
         report(f"{name}: merged GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at(name, "merged.gguf"), ids), ours), 1e-2 if name == "gpt2" else 1e-4)  # ggml looks GELU up in an f16 table
 
 
+def tokenizers():
+    """Every kind of tokenizer: tokenizer.json to GGUF (read by llama.cpp) and back to tokenizer.json (read by transformers)."""
+    golden = os.path.join(HERE, "..", "golden", "tokenizer")
+    for name in ["smollm", "llama3", "qwen2", "gpt2", "llama2"]:
+        raw = Tokenizer.from_file(os.path.join(golden, name + ".json"))
+        size = max(raw.get_vocab(with_added_tokens=True).values()) + 1
+        config = LlamaConfig(vocab_size=size, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                             max_position_embeddings=64, bos_token_id=None, eos_token_id=0)
+        LlamaForCausalLM(config).save_pretrained(at("t-" + name))
+        shutil.copy(os.path.join(golden, name + ".json"), at("t-" + name, "tokenizer.json"))
+        driver("merge", at("t-" + name), "none", at(f"t-{name}.gguf"), "gguf", "f32")
+        driver("merge", at(f"t-{name}.gguf"), "none", at(f"t-{name}-back"), "hf", "f32")
+        text = lines()
+        if name == "qwen2":  # llama.cpp has no normalizer
+            text = [l for l in text if unicodedata.normalize("NFC", l) == l]
+        again, cpp = AutoTokenizer.from_pretrained(at(f"t-{name}-back")), Llama(at(f"t-{name}.gguf"), vocab_only=True, verbose=False)
+        tokens(name, text, ("tokenizers", lambda l: raw.encode(l).ids), ("transformers after tokenizer.json-GGUF-tokenizer.json", again.encode),
+               ("llama.cpp", lambda l: cpp.tokenize(l.encode(), add_bos=True, special=True)))
+
+
 if __name__ == "__main__":
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
     tiny()
+    tokenizers()
     real()
     print(f"{len(failed)} failed" if failed else "all passed")
     sys.exit(bool(failed))
