@@ -163,6 +163,19 @@ static void conversions_keep_bytes(void **state) {
     }
 }
 
+/* GPT-2's matrices turn between folder and GGUF; quantised blocks lie along the other side then. */
+static void quantised_matrices_turn(void **state) {
+    (void)state;
+    sn_gguf g;
+    convert(FILES "gpt2", in_root("q.gguf"), true, SN_Q8_0);
+    assert_ok(sn_gguf_open(in_root("q.gguf"), &g));
+    assert_int_equal(sn_gguf_find_tensor(&g, "blk.0.ffn_down.weight")->dtype, SN_Q8_0);
+    sn_gguf_close(&g);
+    convert(in_root("q.gguf"), in_root("q"), false, SN_F32);
+    convert(in_root("q"), in_root("q2.gguf"), true, SN_Q8_0); /* values on q8_0's grid come back to it */
+    assert_same_gguf(in_root("q.gguf"), in_root("q2.gguf"));
+}
+
 static void assert_file_has(const char *dir, const char *name, const char *text) {
     char *path = sn_path_join(dir, name), *data;
     size_t size;
@@ -538,15 +551,11 @@ static void allocations_fail(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(conversions_keep_bytes),
-                                       cmocka_unit_test(folders_have_companions),
-                                       cmocka_unit_test(grouped_heads_survive),
-                                       cmocka_unit_test(rows_that_fit_no_block),
-                                       cmocka_unit_test(adapters_round_trip),
-                                       cmocka_unit_test(merged_equals_base_and_adapter),
-                                       cmocka_unit_test(adapted_head_is_untied),
-                                       cmocka_unit_test(trained_values_leave),
-                                       cmocka_unit_test(refusals),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(conversions_keep_bytes),  cmocka_unit_test(folders_have_companions),
+                                       cmocka_unit_test(grouped_heads_survive),   cmocka_unit_test(rows_that_fit_no_block),
+                                       cmocka_unit_test(adapters_round_trip),     cmocka_unit_test(merged_equals_base_and_adapter),
+                                       cmocka_unit_test(adapted_head_is_untied),  cmocka_unit_test(trained_values_leave),
+                                       cmocka_unit_test(quantised_matrices_turn), cmocka_unit_test(refusals),
                                        cmocka_unit_test(allocations_fail)};
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }
