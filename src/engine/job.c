@@ -11,10 +11,6 @@ static const sn_option training_options[] = {
     {.key = "packing", .kind = SN_OPTION_FLAG, .help = "several samples a row, unseen by each other"},
     {.key = "max_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "optimizer steps; 0: as num_train_epochs says"},
     {.key = "num_train_epochs", .aliases = "epochs", .kind = SN_OPTION_FLOAT, .default_text = "3", .metavar = "N", .help = "passes over the data"},
-    {.key = "learning_rate", .aliases = "lr", .kind = SN_OPTION_FLOAT, .default_text = "5e-5", .metavar = "LR", .help = "peak learning rate"},
-    {.key = "lr_scheduler_type", .kind = SN_OPTION_CHOICE, .choices = "constant,linear,cosine,wsd", .default_text = "linear", .help = "schedule after warm-up"},
-    {.key = "warmup_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "steps of linear warm-up"},
-    {.key = "warmup_ratio", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "R", .help = "the same as a share of all steps"},
     {.key = "seed", .kind = SN_OPTION_INT, .default_text = "42", .metavar = "N", .help = "of initialisation, shuffling, dropout, rounding"},
     {.key = "shuffle", .kind = SN_OPTION_FLAG, .default_text = "on", .help = "a new order of rows each epoch"},
     {.key = "train_on", .kind = SN_OPTION_CHOICE, .choices = "assistant,all", .default_text = "assistant", .help = "which tokens of a chat carry loss"},
@@ -47,6 +43,8 @@ sn_status sn_recipe_new(sn_options **out) {
     groups[n++] = &sn_training_options;
     groups[n++] = &sn_machine_options;
     groups[n++] = &sn_generation_options;
+    groups[n++] = &sn_evaluation_options;
+    groups[n++] = &sn_schedule_options;
     for (size_t i = 0; i < sn_n_passes; i++)
         if (sn_passes[i].options) groups[n++] = sn_passes[i].options;
     return sn_options_open(groups, n, out);

@@ -255,8 +255,8 @@ static void help_fits(void **state) {
                                    "  --memory SIZE               what the run may take\n"
                                    "  --bucket SIZE               of one reduction (default: 16MiB)\n"
                                    "  --overlap on|off            copy while computing (default: on)\n"
-                                   "  -o, --output-dir TEXT       folder of checkpoints, metrics and the summary, made\n"
-                                   "                              when it is not there yet, kept when it is\n");
+                                   "  -o, --output-dir TEXT       folder of checkpoints, metrics and the summary,\n"
+                                   "                              made when it is not there yet, kept when it is\n");
     sn_str_clear(&text);
     sn_options_help(o, NULL, 80, &text);
     assert_non_null(strstr(text.data, "\nMemory:\n"));
