@@ -127,15 +127,13 @@ sn_status sn_disk_free(const char *path, uint64_t *bytes) {
     if (!folder) return sn_fail(SN_ERR_NO_MEMORY, "cannot copy a path");
     struct statvfs st;
     sn_status s = SN_OK;
-    while (statvfs(folder, &st)) {
+    const char *at = *folder ? folder : ".";
+    while (s == SN_OK && statvfs(at, &st)) {
         char *slash = strrchr(folder, '/');
-        if (errno != ENOENT || !strcmp(folder, ".") || !strcmp(folder, "/")) {
+        if (errno != ENOENT || !strcmp(at, ".") || !strcmp(at, "/"))
             s = sn_fail(SN_ERR_FILE, "cannot ask for the free space of %s: %s", path, strerror(errno));
-            break;
-        }
-        if (slash == folder) slash[1] = 0;
-        else if (slash) *slash = 0;
-        else memcpy(folder, ".", folder[0] ? 2 : 1);
+        else if (!slash) at = ".";
+        else slash[slash == folder] = 0; /* keeps the root's slash */
     }
     if (s == SN_OK) {
         size_t n;

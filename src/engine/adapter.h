@@ -8,4 +8,8 @@
  * for (DoRA, bias, rank_pattern, modules_to_save, a task that is not causal LM). */
 sn_status sn_adapter_recipe(const char *dir, const sn_options *recipe, sn_options **out);
 
+/* "chat_template" of the text of a tokenizer_config.json: a string, or a list of {name, template} of which "default"
+ * counts. *out is NULL when there is none (sn_free it). */
+sn_status sn_hf_chat_template(const char *name, const char *text, size_t size, char **out);
+
 #endif

@@ -1,12 +1,13 @@
 #include "engine/generate.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/adapter.h"
 
 enum { BLOCK = 64 };
 
-const sn_option sn_generation_options[] = {
+static const sn_option generation_options[] = {
     {.key = "ctx_size", .aliases = "c,max_model_len", .kind = SN_OPTION_INT, .default_text = "2048", .metavar = "N", .help = "tokens that the KV cache holds"},
     {.key = "kv_cache_dtype", .aliases = "cache_type", .kind = SN_OPTION_CHOICE, .choices = "f32,f16,bf16", .default_text = "f16", .help = "form of the KV cache"},
     {.key = "max_tokens", .aliases = "n,n_predict", .kind = SN_OPTION_INT, .default_text = "256", .metavar = "N", .help = "tokens to generate at most"},
@@ -14,8 +15,9 @@ const sn_option sn_generation_options[] = {
     {.key = "top_k", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "K", .help = "sample among the K likeliest; 0: all"},
     {.key = "top_p", .kind = SN_OPTION_FLOAT, .default_text = "1", .metavar = "P", .help = "sample among the likeliest that sum to P"},
     {.key = "min_p", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "P", .help = "drop tokens below P times the likeliest"},
-    {.key = "repetition_penalty", .aliases = "repeat_penalty", .kind = SN_OPTION_FLOAT, .default_text = "1", .metavar = "R", .help = "above 1: seen tokens become less likely"},
-    {0}};
+    {.key = "repetition_penalty", .aliases = "repeat_penalty", .kind = SN_OPTION_FLOAT, .default_text = "1", .metavar = "R", .help = "above 1: seen tokens become less likely"}};
+const sn_option_group sn_generation_options = SN_OPTION_GROUP("Generation", generation_options);
+
 
 static sn_status build(sn_model *model, const sn_options *recipe, const char *adapter, sn_generator *g) {
     static const int64_t sizes[] = {1, 16, 128, 512};

@@ -4,8 +4,6 @@
 
 #include "engine/session.h"
 
-extern const sn_option sn_generation_options[];
-
 typedef struct sn_generator {
     sn_session session;
     int64_t context;  /* tokens that the KV cache holds */

@@ -3,7 +3,7 @@
 #include "base/rng.h"
 #include "tensor/convert.h"
 
-const sn_option sn_training_options[] = {
+static const sn_option training_options[] = {
     {.key = "full", .kind = SN_OPTION_FLAG, .help = "train every weight (the default without --lora or --qlora)"},
     {.key = "per_device_train_batch_size", .aliases = "micro_batch_size,b", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "rows of a micro-batch"},
     {.key = "gradient_accumulation_steps", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "micro-batches of a step"},
@@ -11,10 +11,6 @@ const sn_option sn_training_options[] = {
     {.key = "packing", .kind = SN_OPTION_FLAG, .help = "several samples a row, unseen by each other"},
     {.key = "max_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "optimizer steps; 0: as num_train_epochs says"},
     {.key = "num_train_epochs", .aliases = "epochs", .kind = SN_OPTION_FLOAT, .default_text = "3", .metavar = "N", .help = "passes over the data"},
-    {.key = "learning_rate", .aliases = "lr", .kind = SN_OPTION_FLOAT, .default_text = "5e-5", .metavar = "LR", .help = "peak learning rate"},
-    {.key = "lr_scheduler_type", .kind = SN_OPTION_CHOICE, .choices = "constant,linear,cosine,wsd", .default_text = "linear", .help = "schedule after warm-up"},
-    {.key = "warmup_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "steps of linear warm-up"},
-    {.key = "warmup_ratio", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "R", .help = "the same as a share of all steps"},
     {.key = "seed", .kind = SN_OPTION_INT, .default_text = "42", .metavar = "N", .help = "of initialisation, shuffling, dropout, rounding"},
     {.key = "shuffle", .kind = SN_OPTION_FLAG, .default_text = "on", .help = "a new order of rows each epoch"},
     {.key = "train_on", .kind = SN_OPTION_CHOICE, .choices = "assistant,all", .default_text = "assistant", .help = "which tokens of a chat carry loss"},
@@ -26,29 +22,32 @@ const sn_option sn_training_options[] = {
     {.key = "save_total_limit", .kind = SN_OPTION_INT, .default_text = "2", .metavar = "N", .help = "checkpoints to keep"},
     {.key = "resume", .aliases = "resume_from_checkpoint", .kind = SN_OPTION_FLAG, .help = "go on from the newest whole checkpoint in --out"},
     {.key = "adapter", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "start from a PEFT adapter"},
-    {.key = "gguf", .kind = SN_OPTION_FLAG, .help = "write the result as GGUF too"},
-    {0}};
+    {.key = "gguf", .kind = SN_OPTION_FLAG, .help = "write the result as GGUF too"}};
+const sn_option_group sn_training_options = SN_OPTION_GROUP("Training", training_options);
 
-const sn_option sn_machine_options[] = {
+
+static const sn_option machine_options[] = {
     {.key = "memory", .kind = SN_OPTION_BUDGET, .metavar = "M", .help = "budget: 8GiB, or device=24GiB,host=64GiB; what does not fit is refused"},
     {.key = "fit", .kind = SN_OPTION_CHOICE, .choices = "off,on,any", .default_text = "off",
      .help = "make the cheapest change that fits: on: exact ones, then smaller micro-batches; any: forms too"},
     {.key = "device", .kind = SN_OPTION_CHOICE, .choices = "cpu,cpu-split,null", .default_text = "cpu", .help = "where to run"},
     {.key = "threads", .aliases = "t", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "threads; 0: all processors"},
-    {.key = "thread_ranks", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks as threads of this process"},
-    {0}};
+    {.key = "thread_ranks", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks as threads of this process"}};
+const sn_option_group sn_machine_options = SN_OPTION_GROUP("Machine", machine_options);
+
 
 sn_status sn_recipe_new(sn_options **out) {
-    SN_TRY(sn_options_new(out));
-    sn_status s = sn_options_add(*out, "training", sn_training_options);
-    if (s == SN_OK) s = sn_options_add(*out, "machine", sn_machine_options);
-    for (size_t i = 0; s == SN_OK && i < sn_n_passes; i++)
-        if (sn_passes[i].options) s = sn_options_add(*out, sn_passes[i].name, sn_passes[i].options);
-    if (s != SN_OK) {
-        sn_options_close(*out);
-        *out = NULL;
-    }
-    return s;
+    enum { MOST = 32 };
+    static const sn_option_group *groups[MOST];
+    size_t n = 0;
+    groups[n++] = &sn_training_options;
+    groups[n++] = &sn_machine_options;
+    groups[n++] = &sn_generation_options;
+    groups[n++] = &sn_evaluation_options;
+    groups[n++] = &sn_schedule_options;
+    for (size_t i = 0; i < sn_n_passes; i++)
+        if (sn_passes[i].options) groups[n++] = sn_passes[i].options;
+    return sn_options_open(groups, n, out);
 }
 
 static sn_status add_model_graph(sn_job *job, const char *name, sn_role role, const sn_model_config *config, const sn_model_shape *shape,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "engine/adapter.h"
 #include "io/hf_config.h"
 #include "io/hub.h"
 
@@ -16,9 +17,6 @@ static sn_status read_part(const char *dir, const char *name, char **text, size_
     sn_free(path);
     return s;
 }
-
-/* "chat_template" of tokenizer_config.json: a string, or a list of {name, template} of which "default" counts. */
-sn_status sn_hf_chat_template(const char *name, const char *text, size_t size, char **out);
 
 static sn_status open_folder_tokenizer(sn_model *m) {
     char *json, *config = NULL, *template = NULL;

@@ -1,5 +1,6 @@
 #include "engine/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/system.h"
@@ -27,12 +28,11 @@ static const char *human(uint64_t bytes, char text[32]) {
 }
 
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
-    sn_memory memory;
     const sn_bill *b = &s->plan->bill;
     uint64_t budget;
     char need[32], have[32], missing[32], largest[32];
     if (sn_options_given(recipe, "memory")) {
-        SN_TRY(sn_options_memory(recipe, "memory", &memory));
+        sn_budget memory = sn_options_budget(recipe, "memory");
         budget = memory.bare != UINT64_MAX ? memory.bare : memory.device != UINT64_MAX ? memory.device : memory.host;
     } else {
         budget = sn_memory_free() / (uint64_t)s->cluster.mesh.size[SN_MESH_DP];

@@ -55,6 +55,7 @@ void sn_chat_text_free(sn_chat_text *t);
 /* SN_ERR_FORMAT with the line for a syntax error, SN_ERR_UNSUPPORTED for statements, filters and tests that snug lacks. */
 sn_status sn_chat_template_parse(const char *text, size_t size, sn_chat_template **out);
 void sn_chat_template_free(sn_chat_template *t);
+const char *sn_chat_template_hash(const sn_chat_template *t); /* SHA-256 of the text, in hex */
 
 /* Overwrites *out (zero-initialised, or from an earlier call). SN_ERR_FORMAT when the template fails or refuses, or for
  * malformed JSON. */

@@ -37,7 +37,7 @@ static sn_status read_rope_scaling(const sn_gguf *g, sn_model_config *c) {
     double scale = 0;
     SN_TRY(get_real(g, c, "rope.freq_base", &c->rope.theta));
     SN_TRY(get_real(g, c, "rope.scale_linear", &scale)); /* the older spelling of linear scaling */
-    if (scale && scale != 1) {
+    if (scale != 0 && scale != 1) {
         c->rope.type = SN_ROPE_LINEAR;
         c->rope.factor = scale;
     }

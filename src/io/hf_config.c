@@ -1,6 +1,7 @@
 #include "io/hf_config.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,6 +268,10 @@ static void write_key(sn_str *out, const char *key) {
 
 static void write_real(sn_str *out, double value) { /* the fewest digits that read back equal, and a float for Python */
     char text[40];
+    if (value == trunc(value) && fabs(value) < 1e15) { /* 50000.0, not 5e+04 */
+        sn_str_printf(out, "%" PRId64 ".0", (int64_t)value);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;

@@ -158,12 +158,12 @@ static double seconds_for(size_t n) { /* a text of n bytes with one long string,
     }
     text[at++] = ']';
     sn_json r;
-    clock_gettime(CLOCK_MONOTONIC, &a);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
     sn_json_start(&r, "t", text, at);
     do assert_ok(sn_json_next(&r));
     while (r.type != SN_JSON_EOF);
     sn_json_end(&r);
-    clock_gettime(CLOCK_MONOTONIC, &b);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
     sn_free(text);
     return (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
 }
@@ -171,12 +171,13 @@ static double seconds_for(size_t n) { /* a text of n bytes with one long string,
 static void linear_time(void **state) {
     (void)state;
     double small = 1, large = 1;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         double s = seconds_for(1 << 20), l = seconds_for(8 << 20);
         if (s < small) small = s;
         if (l < large) large = l;
     }
-    if (large > 24 * small) fail_msg("1 MiB in %.4f s, 8 MiB in %.4f s", small, large);
+    if (large > 32 * small) /* quadratic: 64 times; the machine may be busy */
+        fail_msg("1 MiB in %.4f s, 8 MiB in %.4f s", small, large);
 }
 
 static void survives_failed_allocations(void **state) {

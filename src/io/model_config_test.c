@@ -257,6 +257,7 @@ static void config_json_round_trip(void **state) {
             assert_non_null(strstr(out.data, "\"auto_map\": {\"a\": [1, {\"b\":null}]}"));
             assert_non_null(strstr(out.data, "\"architectures\": [\"MyLlama\"]"));
             assert_non_null(strstr(out.data, "\"rms_norm_eps\": 1e-05"));
+            assert_non_null(strstr(out.data, "\"rope_theta\": 1000000.0,"));
             assert_null(strstr(out.data, "LlamaForCausalLM"));
         } else {
             assert_non_null(strstr(out.data, i == 1 ? "[\"LlamaForCausalLM\"]" : "[\"GPT2LMHeadModel\"]"));

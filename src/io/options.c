@@ -23,7 +23,7 @@ static bool same_name(const char *a, size_t n, const char *b) {
 }
 
 static bool answers_to(const sn_option *o, const char *name, size_t n) {
-    if (o->flag && same_name(name, n, o->flag)) return true;
+    if (same_name(name, n, o->key)) return true;
     for (const char *a = o->aliases ? o->aliases : ""; *a;) {
         size_t m = strcspn(a, ",");
         char alias[64];
@@ -54,8 +54,6 @@ static sn_status check_names(const sn_options *o) {
     for (size_t i = 0; i < o->count; i++) {
         const sn_option *a = o->slots[i].option;
         if (sn_options_find(o, a->key) != &o->slots[i]) return sn_fail(SN_ERR_INTERNAL, "two options have the key %s", a->key);
-        if (a->flag && find_flag(o, a->flag, strlen(a->flag)) != &o->slots[i])
-            return sn_fail(SN_ERR_INTERNAL, "two options answer to --%s", a->flag);
         for (const char *name = a->aliases ? a->aliases : ""; *name;) {
             size_t n = strcspn(name, ",");
             for (size_t k = 0; k < o->count; k++)
@@ -116,6 +114,20 @@ sn_status sn_options_set(sn_options *o, const char *key, const char *text, sn_pr
     sn_options_suggest(o, key, false, &hint);
     sn_status s = sn_fail(SN_ERR_USAGE, "%s: unknown key '%s'%s", where, key, hint.data ? hint.data : "");
     sn_str_free(&hint);
+    return s;
+}
+
+sn_status sn_options_copy(const sn_options *o, sn_options **out) {
+    SN_TRY(sn_options_open(o->groups, o->n_groups, out));
+    sn_status s = SN_OK;
+    for (size_t i = 0; s == SN_OK && i < o->count; i++) {
+        const sn_option_value *v = &o->slots[i].value;
+        if (v->set && v->from > SN_FROM_DEFAULT) s = sn_option_slot_set(&(*out)->slots[i], v->text, false, v->from, o->slots[i].option->key);
+    }
+    if (s != SN_OK) {
+        sn_options_close(*out);
+        *out = NULL;
+    }
     return s;
 }
 

@@ -1,11 +1,12 @@
 /* Options: one table entry gives the flag, the recipe key, the environment variable, the help line and the type.
  *
  *     static const sn_option options[] = {
- *         {.flag = "max-grad-norm", .key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1.0", .metavar = "X",
+ *         {.key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1.0", .metavar = "X",
  *          .help = "largest norm of the gradients; 0 switches clipping off", .has_least = true},
  *     };
- *     static const sn_option_group group = {"Optimizer", options, 1};
+ *     const sn_option_group sn_optimizer_options = SN_OPTION_GROUP("Optimizer", options);
  *
+ * The flag is the key with dashes: --max-grad-norm.
  * Tables belong to the file that uses the options (a pass, the engine, a verb). A store holds the values of several tables.
  * A value comes from, in rising precedence: the table's default, a YAML recipe, the environment (SNUG_MAX_GRAD_NORM), the
  * command line. The order of reading does not matter: what ranks lower never replaces what ranks higher. */
@@ -32,8 +33,7 @@ typedef enum sn_option_kind {
 } sn_option_kind;
 
 typedef struct sn_option {
-    const char *flag;         /* "max-grad-norm" */
-    const char *key;          /* "max_grad_norm" */
+    const char *key;          /* "max_grad_norm"; the flag is --max-grad-norm */
     const char *aliases;      /* "c,max-model-len": further names, of any length, for the command line; NULL: none */
     const char *metavar;      /* shown in the help for the value; NULL: by kind */
     const char *default_text; /* NULL: unset unless given */
@@ -50,6 +50,7 @@ typedef struct sn_option_group {
     const sn_option *options;
     size_t count;
 } sn_option_group;
+#define SN_OPTION_GROUP(title, table) {title, table, sizeof(table) / sizeof *(table)}
 
 typedef enum sn_provenance { SN_FROM_DEFAULT, SN_FROM_RECIPE, SN_FROM_ENVIRONMENT, SN_FROM_COMMAND_LINE } sn_provenance;
 const char *sn_provenance_name(sn_provenance p); /* "default", "recipe", "environment", "command line" */
@@ -65,6 +66,9 @@ typedef struct sn_options sn_options;
 /* The groups stay the caller's. SN_ERR_INTERNAL when two options share a key or a name, or a default does not parse. */
 sn_status sn_options_open(const sn_option_group *const *groups, size_t n_groups, sn_options **out);
 void sn_options_close(sn_options *o); /* NULL is fine */
+
+/* The same tables with the same values. */
+sn_status sn_options_copy(const sn_options *o, sn_options **out);
 
 /* Command line, without the program and verb. Names are written with - or _; "--x value", "--x=value", "-x value"; the last
  * one counts. What follows "--", and what does not start with "-", is positional: pointers into argv, at most argc,

@@ -57,7 +57,9 @@ static void add_names(const sn_option *o, sn_str *head) {
         if (n <= 2) sn_str_printf(head, "-%.*s, ", (int)n, a);
         a += n + (a[n] == ',');
     }
-    sn_str_printf(head, "--%s%s%s", o->flag, *metavar_of(o) ? " " : "", metavar_of(o));
+    sn_str_add(head, "--");
+    for (const char *c = o->key; *c; c++) sn_str_char(head, *c == '_' ? '-' : *c);
+    sn_str_printf(head, "%s%s", *metavar_of(o) ? " " : "", metavar_of(o));
 }
 
 static void add_option(const sn_option *o, int width, sn_str *out) {
@@ -98,7 +100,7 @@ void sn_options_help(const sn_options *o, const char *title, int width, sn_str *
         bool headed = false;
         for (size_t i = 0; i < group->count; i++) {
             const sn_option *option = &group->options[i];
-            if (option->hidden || !option->flag) continue;
+            if (option->hidden) continue;
             if (!headed) sn_str_printf(out, "%s%s:\n", first ? "" : "\n", group->title);
             headed = true;
             first = false;
@@ -197,7 +199,8 @@ void sn_options_suggest(const sn_options *o, const char *word, bool flags, sn_st
     size_t count = 0, capacity = 0;
     for (size_t i = 0; i < o->count; i++) {
         const sn_option *option = o->slots[i].option;
-        const char *name = flags ? option->flag : option->key;
+        char *name = sn_pool_strdup(&names, option->key);
+        for (char *c = name; flags && c && *c; c++) *c = *c == '_' ? '-' : *c;
         if (name && !option->hidden && SN_GROW(words, count, capacity) == SN_OK) words[count++] = name;
         for (const char *a = flags && option->aliases ? option->aliases : ""; *a;) {
             size_t n = strcspn(a, ",");

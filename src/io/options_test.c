@@ -9,36 +9,31 @@
 #include "io/options.h"
 
 static const sn_option training[] = {
-    {.flag = "per-device-train-batch-size",
-     .key = "per_device_train_batch_size",
+    {.key = "per_device_train_batch_size",
      .aliases = "b,batch-size",
      .default_text = "8",
      .kind = SN_OPTION_INT,
      .has_least = true,
      .least = 1,
      .help = "rows of a micro-batch"},
-    {.flag = "learning-rate",
-     .key = "learning_rate",
+    {.key = "learning_rate",
      .aliases = "lr",
      .default_text = "5e-5",
      .kind = SN_OPTION_FLOAT,
      .has_least = true,
      .help = "step size at the end of the warm-up"},
-    {.flag = "bf16", .key = "bf16", .default_text = "false", .kind = SN_OPTION_FLAG, .help = "compute in bfloat16"},
-    {.flag = "lr-scheduler-type",
-     .key = "lr_scheduler_type",
+    {.key = "bf16", .default_text = "false", .kind = SN_OPTION_FLAG, .help = "compute in bfloat16"},
+    {.key = "lr_scheduler_type",
      .default_text = "linear",
      .kind = SN_OPTION_CHOICE,
      .choices = "constant,linear,cosine",
      .help = "how the learning rate falls"},
-    {.flag = "lora-target",
-     .key = "lora_target",
+    {.key = "lora_target",
      .kind = SN_OPTION_LIST,
      .default_text = "q_proj,v_proj",
      .help = "layers that get an adapter"},
-    {.flag = "seed", .key = "seed", .default_text = "42", .kind = SN_OPTION_INT, .help = "of all random numbers"},
-    {.flag = "adam-beta1",
-     .key = "adam_beta1",
+    {.key = "seed", .default_text = "42", .kind = SN_OPTION_INT, .help = "of all random numbers"},
+    {.key = "adam_beta1",
      .default_text = "0.9",
      .kind = SN_OPTION_FLOAT,
      .has_least = true,
@@ -47,15 +42,14 @@ static const sn_option training[] = {
      .help = "decay of the first moment"},
 };
 static const sn_option memory[] = {
-    {.flag = "memory", .key = "memory", .kind = SN_OPTION_BUDGET, .help = "what the run may take"},
-    {.flag = "bucket", .key = "bucket", .kind = SN_OPTION_BYTES, .default_text = "16MiB", .help = "of one reduction"},
-    {.flag = "overlap", .key = "overlap", .kind = SN_OPTION_SWITCH, .default_text = "on", .help = "copy while computing"},
-    {.flag = "output-dir",
-     .key = "output_dir",
+    {.key = "memory", .kind = SN_OPTION_BUDGET, .help = "what the run may take"},
+    {.key = "bucket", .kind = SN_OPTION_BYTES, .default_text = "16MiB", .help = "of one reduction"},
+    {.key = "overlap", .kind = SN_OPTION_SWITCH, .default_text = "on", .help = "copy while computing"},
+    {.key = "output_dir",
      .aliases = "o",
      .kind = SN_OPTION_STRING,
      .help = "folder of checkpoints, metrics and the summary, made when it is not there yet, kept when it is"},
-    {.flag = "secret", .key = "secret", .kind = SN_OPTION_STRING, .hidden = true},
+    {.key = "secret", .kind = SN_OPTION_STRING, .hidden = true},
 };
 static const sn_option_group groups_a = {"Training", training, sizeof training / sizeof *training}, groups_b = {"Memory", memory, 5};
 static const sn_option_group *const groups[] = {&groups_a, &groups_b};
@@ -261,8 +255,8 @@ static void help_fits(void **state) {
                                    "  --memory SIZE               what the run may take\n"
                                    "  --bucket SIZE               of one reduction (default: 16MiB)\n"
                                    "  --overlap on|off            copy while computing (default: on)\n"
-                                   "  -o, --output-dir TEXT       folder of checkpoints, metrics and the summary, made\n"
-                                   "                              when it is not there yet, kept when it is\n");
+                                   "  -o, --output-dir TEXT       folder of checkpoints, metrics and the summary,\n"
+                                   "                              made when it is not there yet, kept when it is\n");
     sn_str_clear(&text);
     sn_options_help(o, NULL, 80, &text);
     assert_non_null(strstr(text.data, "\nMemory:\n"));
@@ -307,13 +301,12 @@ static void dump_reads_back(void **state) {
 static void clashing_tables(void **state) {
     (void)state;
     static const sn_option same_key = {.key = "seed", .kind = SN_OPTION_INT},
-                           same_flag = {.key = "x", .flag = "seed", .kind = SN_OPTION_INT},
-                           same_alias = {.key = "x", .flag = "x", .aliases = "y,lr", .kind = SN_OPTION_INT},
+                           same_alias = {.key = "x", .aliases = "y,lr", .kind = SN_OPTION_INT},
                            bad_default = {.key = "x", .default_text = "one", .kind = SN_OPTION_INT},
                            fine = {.key = "x", .kind = SN_OPTION_INT};
-    const sn_option *cases[] = {&same_key, &same_flag, &same_alias, &bad_default};
+    const sn_option *cases[] = {&same_key, &same_alias, &bad_default};
     sn_options *other;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         sn_option_group g = {"More", cases[i], 1};
         const sn_option_group *all[] = {&groups_a, &g};
         assert_int_equal(sn_options_open(all, 2, &other), SN_ERR_INTERNAL);

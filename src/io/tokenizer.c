@@ -146,6 +146,7 @@ static void give_back(const sn_tokenizer *t, sn_tokenizer_scratch *s) {
 
 sn_status sn_tokenizer_encode(const sn_tokenizer *t, const char *text, size_t n, unsigned flags, sn_ids *out) {
     if (n > 1u << 30) return sn_fail(SN_ERR_DATA, "a text of %zu bytes is over 1 GiB", n);
+    if (!n) text = "";
     sn_tokenizer_scratch *scratch = atomic_exchange(&((sn_tokenizer *)t)->spare_scratch, NULL);
     if (!scratch) SN_TRY(sn_scratch_open(t, &scratch));
     size_t before = out->size, prefix = flags & SN_TOKENIZER_ADD_SPECIAL ? t->prefix_count : 0;
@@ -158,7 +159,8 @@ sn_status sn_tokenizer_encode(const sn_tokenizer *t, const char *text, size_t n,
         memmove(out->data + before + prefix, out->data + before + prefix + 1, (out->size - before - prefix - 1) * sizeof *out->data);
         out->size--;
     }
-    for (size_t i = 0; i < t->suffix_count && (flags & SN_TOKENIZER_ADD_SPECIAL); i++) SN_TRY_GOTO(status, done, sn_ids_push(out, t->suffix[i]));
+    for (size_t i = 0; i < t->suffix_count && (flags & SN_TOKENIZER_ADD_SPECIAL); i++)
+        SN_TRY_GOTO(status, done, sn_ids_push(out, t->suffix[i]));
 done:
     if (status != SN_OK) out->size = before;
     give_back(t, scratch);
@@ -190,10 +192,11 @@ sn_status sn_detokenizer_add(sn_detokenizer *d, int32_t id, sn_str *out) {
         if (!out->failed) out->size = before;
         return status;
     }
+    if (out->size == before) return SN_OK;
     d->held_size = (unsigned)sn_utf8_prefix(out->data + before, out->size - before);
     out->size -= d->held_size;
     memcpy(d->held, out->data + out->size, d->held_size);
-    if (out->data) out->data[out->size] = 0;
+    out->data[out->size] = 0;
     return SN_OK;
 }
 
@@ -244,5 +247,12 @@ size_t sn_tokenizer_bytes(const sn_tokenizer *t) {
     size_t bytes = sizeof *t + t->offset[n] + (n + 1) * sizeof *t->offset + 2 * n + t->slot_count * sizeof *t->slots +
                    t->pair_slots * sizeof *t->pairs + (t->score_rank ? n * sizeof *t->score_rank : 0) + t->added_count * sizeof *t->added +
                    t->added_text_size + (t->raw.capacity + t->normalized.capacity) * sizeof *t->raw.nodes + t->pool_bytes;
+    for (size_t i = 0; i < t->split_count; i++) {
+        size_t code = 0, jit = 0;
+        if (!t->split[i].code) continue;
+        pcre2_pattern_info(t->split[i].code, PCRE2_INFO_SIZE, &code);
+        pcre2_pattern_info(t->split[i].code, PCRE2_INFO_JITSIZE, &jit);
+        bytes += code + jit;
+    }
     return bytes + sizeof(sn_tokenizer_scratch) + KEEP_SCRATCH;
 }

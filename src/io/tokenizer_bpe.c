@@ -6,7 +6,7 @@
 
 #include "io/tokenizer_impl.h"
 
-#define SHORT_WORD 32  /* symbols up to which scanning beats the heap */
+#define SHORT_WORD 32   /* symbols up to which scanning beats the heap */
 #define NONE UINT32_MAX /* no symbol; also the rank of a pair that does not merge */
 
 static uint32_t pair_slot(const sn_tokenizer *t, uint32_t left, uint32_t right) {
@@ -15,13 +15,13 @@ static uint32_t pair_slot(const sn_tokenizer *t, uint32_t left, uint32_t right) 
     return (uint32_t)((h >> 32) * t->pair_slots >> 32);
 }
 
-static sn_status merge_token(const sn_tokenizer *t, const sn_tokenizer_spec *s, size_t merge, uint32_t at, size_t n, char *spare, int32_t *id,
-                             size_t *decoded) {
+static sn_status merge_token(const sn_tokenizer *t, const sn_tokenizer_spec *s, size_t merge, uint32_t at, size_t n, char *spare,
+                             int32_t *id, size_t *decoded) {
     *decoded = sn_tokenizer_decode_text(s, s->text.data + at, n, spare);
     *id = sn_tokenizer_find(t, spare, *decoded);
     return *id >= 0 ? SN_OK
-                    : sn_fail(SN_ERR_FORMAT, "%s: merges[%zu]: token \"%.*s\" is not in the vocabulary", s->name, merge, n < 64 ? (int)n : 64,
-                              s->text.data + at);
+                    : sn_fail(SN_ERR_FORMAT, "%s: merges[%zu]: token \"%.*s\" is not in the vocabulary", s->name, merge,
+                              n < 64 ? (int)n : 64, s->text.data + at);
 }
 
 typedef struct scored {
@@ -76,8 +76,10 @@ sn_status sn_tokenizer_build_merges(sn_tokenizer *t, const sn_tokenizer_spec *s)
         SN_TRY_GOTO(status, done, merge_token(t, s, i, m->at + m->left, m->right, spare + a, &right, &b));
         whole = sn_tokenizer_find(t, spare, a + b);
         if (whole < 0)
-            SN_TRY_GOTO(status, done, sn_fail(SN_ERR_FORMAT, "%s: merges[%zu]: the result \"%.*s\" is not in the vocabulary", s->name, i,
-                                              m->left + m->right < 64 ? (int)(m->left + m->right) : 64, s->text.data + m->at));
+            SN_TRY_GOTO(status, done,
+                        sn_fail(SN_ERR_FORMAT, "%s: merges[%zu]: the result \"%.*s\" is not in the vocabulary", s->name, i,
+                                m->left + m->right < 64 ? (int)(m->left + m->right) : 64, s->text.data + m->at));
+        if (t->flags[whole] & SN_TOKEN_SPECIAL) continue; /* text never becomes a special token by merging */
         uint32_t slot = pair_slot(t, (uint32_t)left, (uint32_t)right);
         while (t->pairs[slot].left != NONE && (t->pairs[slot].left != (uint32_t)left || t->pairs[slot].right != (uint32_t)right))
             slot = slot + 1 == t->pair_slots ? 0 : slot + 1;
@@ -255,7 +257,8 @@ static sn_status merge_long(sn_encoder *e, const char *text, size_t n) {
     if (!count) return SN_OK;
     row[count - 1].next = NONE;
     merge_heap(e->t, text, n, row, count, heap);
-    for (uint32_t i = 0; i != NONE; i = row[i].next) emit(e, row[i].id, text + row[i].at, (row[i].next == NONE ? n : row[row[i].next].at) - row[i].at);
+    for (uint32_t i = 0; i != NONE; i = row[i].next)
+        emit(e, row[i].id, text + row[i].at, (row[i].next == NONE ? n : row[row[i].next].at) - row[i].at);
     return SN_OK;
 }
 

@@ -60,7 +60,8 @@ static sn_status read_single(sn_json *r, sn_tokenizer_spec *s, component *c) {
         template_item *item = &c->single[c->single_count++];
         SN_TRY(sn_json_want(r, SN_JSON_KEY));
         bool special = sn_json_is(r, "SpecialToken");
-        if (!special && !sn_json_is(r, "Sequence")) return sn_json_fail(r, "single: wanted SpecialToken or Sequence, found \"%.64s\"", r->text);
+        if (!special && !sn_json_is(r, "Sequence"))
+            return sn_json_fail(r, "single: wanted SpecialToken or Sequence, found \"%.64s\"", r->text);
         SN_TRY(sn_json_want(r, SN_JSON_OBJECT));
         char *name = NULL;
         for (;;) {
@@ -99,8 +100,10 @@ static sn_status read_special(sn_json *r, sn_tokenizer_spec *s, component *c) {
                 SN_TRY(sn_json_next(r));
                 if (r->type == SN_JSON_ARRAY_END) break;
                 SN_TRY(sn_json_i64(r, &id));
-                if (id < 0 || id >= SN_TOKENIZER_MAX_IDS) return sn_json_fail(r, "special_tokens.ids: %lld is not a token id", (long long)id);
-                if (item->count == SN_TOKENIZER_MAX_AFFIX) return sn_json_fail(r, "special_tokens.ids: over %d ids", SN_TOKENIZER_MAX_AFFIX);
+                if (id < 0 || id >= SN_TOKENIZER_MAX_IDS)
+                    return sn_json_fail(r, "special_tokens.ids: %lld is not a token id", (long long)id);
+                if (item->count == SN_TOKENIZER_MAX_AFFIX)
+                    return sn_json_fail(r, "special_tokens.ids: over %d ids", SN_TOKENIZER_MAX_AFFIX);
                 item->ids[item->count++] = (int32_t)id;
             }
         }
@@ -250,8 +253,11 @@ static sn_status read_key(sn_json *r, sn_tokenizer_spec *s, component *c, int de
     const struct {
         const char *key;
         bool *flag;
-    } flags[] = {{"invert", &c->invert}, {"individual_digits", &c->individual_digits}, {"add_prefix_space", &c->add_prefix_space},
-                 {"use_regex", &c->use_regex}, {"split", &c->split}};
+    } flags[] = {{"invert", &c->invert},
+                 {"individual_digits", &c->individual_digits},
+                 {"add_prefix_space", &c->add_prefix_space},
+                 {"use_regex", &c->use_regex},
+                 {"split", &c->split}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (sn_json_is(r, texts[i].key)) return keep_text(r, s, texts[i].text, NULL);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)

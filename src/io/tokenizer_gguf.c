@@ -1,4 +1,5 @@
 /* A tokenizer from GGUF metadata (keys tokenizer.ggml.*, see the GGUF specification). */
+#include <stdio.h>
 #include <string.h>
 
 #include "io/gguf.h"
@@ -8,9 +9,9 @@
 enum { GGML_TOKEN_NORMAL = 1, GGML_TOKEN_UNKNOWN, GGML_TOKEN_CONTROL, GGML_TOKEN_USER_DEFINED, GGML_TOKEN_UNUSED, GGML_TOKEN_BYTE };
 
 /* The published split patterns of the models whose names stand in tokenizer.ggml.pre. */
-#define LLAMA3                                                                                                                             \
+#define LLAMA3 \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define QWEN2                                                                                                                              \
+#define QWEN2 \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -21,29 +22,32 @@ enum { GGML_TOKEN_NORMAL = 1, GGML_TOKEN_UNKNOWN, GGML_TOKEN_CONTROL, GGML_TOKEN
 #define O200K BEFORE UPPER "*" LOWER "+" ENDING "|" BEFORE UPPER "+" LOWER "*" ENDING "|\\p{N}{1,3}" REST
 
 static const struct pre {
-    const char *names; /* space-separated, with a space at both ends */
+    const char *names;   /* space-separated, with a space at both ends */
     const char *pattern; /* NULL: GPT-2's */
     bool digits;         /* every digit is a piece of its own first */
     bool ignore_merges, add_bos;
+    bool nfc; /* the published tokenizer normalizes; GGUF has no key for it */
 } pres[] = {
-    {" gpt-2 phi-2 mpt olmo jais gigachat ", NULL, false, false, false},
-    {" smollm starcoder refact command-r codeshell minerva-7b exaone ", NULL, true, false, false},
-    {" llama-bpe llama3 llama-v3 falcon3 ", LLAMA3, false, true, true},
-    {" dbrx smaug-bpe ", LLAMA3, false, false, false},
-    {" qwen2 stablelm2 deepseek-r1-qwen megrez ", QWEN2, false, false, false},
-    {" tekken ", TEKKEN, false, true, true},
-    {" gpt-4o llama4 ", O200K, false, false, false},
+    {" gpt-2 phi-2 mpt olmo jais gigachat ", NULL, false, false, false, false},
+    {" smollm starcoder refact command-r codeshell minerva-7b exaone ", NULL, true, false, false, false},
+    {" llama-bpe llama3 llama-v3 falcon3 ", LLAMA3, false, true, true, false},
+    {" dbrx smaug-bpe ", LLAMA3, false, false, false, false},
+    {" qwen2 ", QWEN2, false, false, false, true},
+    {" stablelm2 deepseek-r1-qwen megrez ", QWEN2, false, false, false, false},
+    {" tekken ", TEKKEN, false, true, true, false},
+    {" gpt-4o llama4 ", O200K, false, false, false, false},
 };
 
 static sn_status read_pre(const sn_gguf *g, sn_tokenizer_spec *s, bool *add_bos) {
     const char *name;
     SN_TRY(sn_gguf_get_string(g, "tokenizer.ggml.pre", &name));
-    size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
-        const char *hit = n ? strstr(pres[i].names, name) : NULL;
-        if (!hit || hit[-1] != ' ' || hit[n] != ' ') continue;
+    char word[72] = "";
+    if (*name && strlen(name) < 64 && !strchr(name, ' ')) snprintf(word, sizeof word, " %s ", name);
+    for (size_t i = 0; i < sizeof pres / sizeof *pres && *word; i++) {
+        if (!strstr(pres[i].names, word)) continue;
         const char *pattern = pres[i].pattern ? pres[i].pattern : sn_gpt2_pattern;
         if (pres[i].digits) SN_TRY(sn_tokenizer_spec_split(s, SN_SPLIT_DIGITS, SN_SPLIT_ISOLATED, false, "", 0));
+        if (pres[i].nfc) SN_TRY(sn_tokenizer_spec_normalize(s, SN_NORMALIZE_NFC, "", ""));
         s->ignore_merges = pres[i].ignore_merges;
         *add_bos = pres[i].add_bos;
         return sn_tokenizer_spec_split(s, SN_SPLIT_REGEX, SN_SPLIT_ISOLATED, false, pattern, strlen(pattern));
@@ -90,17 +94,22 @@ static sn_status read_tokens(const sn_gguf *g, sn_tokenizer_spec *s) {
         SN_TRY_GOTO(status, done, sn_gguf_get_i32s(g, "tokenizer.ggml.token_type", &types, &type_count));
     if (s->merge_by_score) SN_TRY_GOTO(status, done, sn_gguf_get_f32s(g, "tokenizer.ggml.scores", &scores, &score_count));
     if (types && type_count != count)
-        SN_TRY_GOTO(status, done, sn_fail(SN_ERR_FORMAT, "%s: key tokenizer.ggml.token_type: %zu types for %zu tokens", g->path, type_count, count));
+        SN_TRY_GOTO(status, done,
+                    sn_fail(SN_ERR_FORMAT, "%s: key tokenizer.ggml.token_type: %zu types for %zu tokens", g->path, type_count, count));
     if (scores && score_count != count)
-        SN_TRY_GOTO(status, done, sn_fail(SN_ERR_FORMAT, "%s: key tokenizer.ggml.scores: %zu scores for %zu tokens", g->path, score_count, count));
+        SN_TRY_GOTO(status, done,
+                    sn_fail(SN_ERR_FORMAT, "%s: key tokenizer.ggml.scores: %zu scores for %zu tokens", g->path, score_count, count));
     if (count > SN_TOKENIZER_MAX_IDS)
-        SN_TRY_GOTO(status, done, sn_fail(SN_ERR_FORMAT, "%s: key tokenizer.ggml.tokens: %zu tokens, want at most %d", g->path, count, SN_TOKENIZER_MAX_IDS));
+        SN_TRY_GOTO(
+            status, done,
+            sn_fail(SN_ERR_FORMAT, "%s: key tokenizer.ggml.tokens: %zu tokens, want at most %d", g->path, count, SN_TOKENIZER_MAX_IDS));
     for (size_t i = 0; i < count; i++) {
         int32_t type = types ? types[i] : GGML_TOKEN_NORMAL, id = (int32_t)i;
         bool special = type == GGML_TOKEN_CONTROL || type == GGML_TOKEN_UNKNOWN;
         SN_TRY_GOTO(status, done, sn_tokenizer_spec_token(s, tokens[i].text, tokens[i].size, id, scores ? scores[i] : 0));
         if (special || type == GGML_TOKEN_USER_DEFINED)
-            SN_TRY_GOTO(status, done, sn_tokenizer_spec_added(s, tokens[i].text, tokens[i].size, (sn_added_token){.id = id, .special = special}));
+            SN_TRY_GOTO(status, done,
+                        sn_tokenizer_spec_added(s, tokens[i].text, tokens[i].size, (sn_added_token){.id = id, .special = special}));
         if (type == GGML_TOKEN_CONTROL && ends_turn(tokens[i].text)) add_eos(s, id);
     }
 done:
@@ -157,8 +166,10 @@ static sn_status fill(const sn_gguf *g, sn_tokenizer_spec *s) {
     SN_TRY(read_optional_bool(g, "tokenizer.ggml.add_bos_token", &add_bos));
     SN_TRY(read_optional_bool(g, "tokenizer.ggml.add_eos_token", &has_eos));
     if (s->merge_by_score) s->model_unk = s->unk; /* byte-level models drop bytes that they lack, whatever unk is for */
-    if (add_bos && s->bos < 0) return sn_fail(SN_ERR_FORMAT, "%s: tokenizer.ggml.add_bos_token without tokenizer.ggml.bos_token_id", g->path);
-    if (has_eos && !s->eos_count) return sn_fail(SN_ERR_FORMAT, "%s: tokenizer.ggml.add_eos_token without tokenizer.ggml.eos_token_id", g->path);
+    if (add_bos && s->bos < 0)
+        return sn_fail(SN_ERR_FORMAT, "%s: tokenizer.ggml.add_bos_token without tokenizer.ggml.bos_token_id", g->path);
+    if (has_eos && !s->eos_count)
+        return sn_fail(SN_ERR_FORMAT, "%s: tokenizer.ggml.add_eos_token without tokenizer.ggml.eos_token_id", g->path);
     if (add_bos) s->prefix[s->prefix_count++] = s->bos;
     if (has_eos) s->suffix[s->suffix_count++] = s->eos[0];
     return SN_OK;

@@ -48,16 +48,16 @@ typedef struct sn_tokenizer_scratch {
 } sn_tokenizer_scratch;
 
 struct sn_tokenizer {
-    char *text;        /* what every id decodes to, in id order */
-    uint32_t *offset;  /* [size + 1] places in text */
-    uint8_t *flags;    /* [size] SN_TOKEN_* */
+    char *text;       /* what every id decodes to, in id order */
+    uint32_t *offset; /* [size + 1] places in text */
+    uint8_t *flags;   /* [size] SN_TOKEN_* */
     int32_t size;
-    size_t longest;    /* bytes of the longest token of the vocabulary */
-    int32_t *slots;    /* hash table of the vocabulary's texts; -1 is empty */
+    size_t longest; /* bytes of the longest token of the vocabulary */
+    int32_t *slots; /* hash table of the vocabulary's texts; -1 is empty */
     uint32_t slot_count;
-    sn_pair *pairs;    /* hash table of merges */
+    sn_pair *pairs; /* hash table of merges */
     uint32_t pair_slots;
-    uint32_t *score_rank; /* [size], merge_by_score only: 0 is the best */
+    uint32_t *score_rank;   /* [size], merge_by_score only: 0 is the best */
     _Atomic uint8_t *whole; /* [size] whether a token's own bytes merge into it: learnt on first use */
     int32_t byte_id[256];
     sn_added_token *added;
@@ -115,8 +115,8 @@ int32_t sn_added_next(const sn_tokenizer *t, const sn_trie *trie, const char *te
 
 /* tokenizer_normalize.c */
 bool sn_is_ascii(const char *text, size_t n);
-size_t sn_utf8_valid(const char *text, size_t n);  /* length of the valid UTF-8 that text begins with */
-size_t sn_utf8_prefix(const char *text, size_t n); /* bytes at the end that begin a character without finishing it, 0-3 */
+size_t sn_utf8_valid(const char *text, size_t n);              /* length of the valid UTF-8 that text begins with */
+size_t sn_utf8_prefix(const char *text, size_t n);             /* bytes at the end that begin a character without finishing it, 0-3 */
 int32_t sn_utf8_get(const char *text, size_t n, size_t *size); /* first character of valid UTF-8 */
 bool sn_is_space(int32_t c);                                   /* White_Space */
 bool sn_is_word(int32_t c);                                    /* \w of UTS #18 */

@@ -26,7 +26,11 @@ static sn_status read_added_token(sn_json *r, sn_tokenizer_spec *s, sn_str *text
     const struct {
         const char *key;
         bool *flag;
-    } flags[] = {{"special", &a.special}, {"single_word", &a.single_word}, {"lstrip", &a.lstrip}, {"rstrip", &a.rstrip}, {"normalized", &a.normalized}};
+    } flags[] = {{"special", &a.special},
+                 {"single_word", &a.single_word},
+                 {"lstrip", &a.lstrip},
+                 {"rstrip", &a.rstrip},
+                 {"normalized", &a.normalized}};
     if (r->type != SN_JSON_OBJECT) return sn_json_fail(r, "wanted object, found %s", sn_json_type_name(r->type));
     for (;;) {
         size_t i = 0;
@@ -183,7 +187,8 @@ static sn_status read_document(sn_json *r, sn_tokenizer_spec *s, model_state *m)
     SN_TRY(sn_json_want(r, SN_JSON_EOF));
     if (!m->unk_token.size) return SN_OK;
     s->model_unk = s->unk = sn_spec_find(s, m->unk_token.data, m->unk_token.size);
-    return s->unk >= 0 ? SN_OK : sn_fail(SN_ERR_FORMAT, "%s: model.unk_token: \"%.64s\" is not in the vocabulary", s->name, m->unk_token.data);
+    return s->unk >= 0 ? SN_OK
+                       : sn_fail(SN_ERR_FORMAT, "%s: model.unk_token: \"%.64s\" is not in the vocabulary", s->name, m->unk_token.data);
 }
 
 /* The vocabulary of a space-marked model is kept with plain spaces: what turns spaces into U+2581 is turned round, which

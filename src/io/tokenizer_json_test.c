@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "io/gguf.h"
 #include "io/tokenizer.h"
 
 #define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"c\":3}"
@@ -53,24 +52,30 @@ static void malformed_files(void **state) {
         {"{\"added_tokens\":[{\"id\":9}]," MODEL "}", SN_ERR_FORMAT, "added_tokens[0]"},
         {"{\"added_tokens\":[{\"content\":\"x\"}]," MODEL "}", SN_ERR_FORMAT, "id is missing"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":\"x\"}]," MODEL "}", SN_ERR_FORMAT, "added_tokens[0].id: 0 is \"a\""},
-        {"{\"added_tokens\":[{\"id\":5,\"content\":\"x\"},{\"id\":5,\"content\":\"y\"}]," MODEL "}", SN_ERR_FORMAT, "added_tokens[1].id: 5"},
+        {"{\"added_tokens\":[{\"id\":5,\"content\":\"x\"},{\"id\":5,\"content\":\"y\"}]," MODEL "}", SN_ERR_FORMAT,
+         "added_tokens[1].id: 5"},
         {"{\"added_tokens\":[{\"id\":5,\"content\":\"x\",\"special\":1}]," MODEL "}", SN_ERR_FORMAT, "added_tokens[0]"},
         {PRE("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"), SN_ERR_FORMAT, "pattern \"(\""},
-        {PRE("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z&&[^b]]\"},\"behavior\":\"Isolated\"}"), SN_ERR_UNSUPPORTED, "class within a class"},
+        {PRE("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z&&[^b]]\"},\"behavior\":\"Isolated\"}"), SN_ERR_UNSUPPORTED,
+         "class within a class"},
         {PRE("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"isolated\"}"), SN_ERR_UNSUPPORTED, "behavior \"isolated\""},
         {PRE("{\"type\":\"Split\",\"behavior\":\"Isolated\"}"), SN_ERR_UNSUPPORTED, "type \"Split\""},
         {PRE("{\"type\":\"Unigram\"}"), SN_ERR_UNSUPPORTED, "pre_tokenizer: type \"Unigram\""},
         {PRE("{\"type\":\"Digits\",\"pretokenizers\":[]}"), SN_ERR_FORMAT, "wanted type Sequence"},
         {PRE("{}"), SN_ERR_FORMAT, "pre_tokenizer: t.json:1:"},
-        {PRE("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"), SN_ERR_UNSUPPORTED, "after ByteLevel"},
+        {PRE("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"), SN_ERR_UNSUPPORTED,
+         "after ByteLevel"},
         {"{\"normalizer\":{\"type\":\"Lowercase\"}," MODEL "}", SN_ERR_UNSUPPORTED, "normalizer: type \"Lowercase\""},
-        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"b\"}," MODEL "}", SN_ERR_UNSUPPORTED, "\"Replace\""},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"b\"}," MODEL "}", SN_ERR_UNSUPPORTED,
+         "\"Replace\""},
         {"{\"decoder\":{\"type\":\"WordPiece\"}," MODEL "}", SN_ERR_UNSUPPORTED, "decoder: type \"WordPiece\""},
         {"{\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}," MODEL "}", SN_ERR_UNSUPPORTED, "U+2581"},
-        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}},{\"Sequence\":{\"id\":\"A\"}}]}," MODEL "}",
+        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}},{\"Sequence\":{\"id\":\"A\"}}]"
+         "}," MODEL "}",
          SN_ERR_FORMAT, "special_tokens has no \"s\""},
         {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}," MODEL "}", SN_ERR_FORMAT, "single has no Sequence"},
-        {"{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",77],\"sep\":[\"b\",1]}," MODEL "}", SN_ERR_FORMAT, "post_processor: id 77"},
+        {"{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",77],\"sep\":[\"b\",1]}," MODEL "}", SN_ERR_FORMAT,
+         "post_processor: id 77"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sn_tokenizer *t = NULL;
@@ -115,14 +120,21 @@ static void merges_and_unknown_bytes(void **state) {
     check("{" BYTES "," MODEL "}", NULL, "axb", 0, "2");   /* in a word before the merges, as in the reference */
     check(unk, NULL, "axyb", 0, "0 3 3 1");
     check(fuse, NULL, "axyb", 0, "0 3 1");
+    /* A special token is not made by merging plain text, even where the file's merges would make it. */
+    check("{\"added_tokens\":[{\"id\":2,\"content\":\"ab\",\"special\":true}]," BYTES "," MODEL "}", NULL, "ab", 0, "0 1");
+    check("{\"added_tokens\":[{\"id\":2,\"content\":\"ab\",\"special\":true}]," BYTES "," MODEL "}", NULL, "ab", SN_TOKENIZER_PARSE_SPECIAL,
+          "2");
+    check("{" BYTES "," MODEL "}", NULL, "", 0, "");
 }
 
 static void config_names_bos_and_eos(void **state) {
     (void)state;
-    const char *json = "{\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true},{\"id\":8,\"content\":\"</s>\",\"special\":true}]," BYTES
-                       "," MODEL "}";
-    const char *config = "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"pad_token\":null,\"add_bos_token\":true,\"add_eos_token\":true,"
-                         "\"x\":[1]}";
+    const char *json =
+        "{\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true},{\"id\":8,\"content\":\"</s>\",\"special\":true}]," BYTES
+        "," MODEL "}";
+    const char *config =
+        "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"pad_token\":null,\"add_bos_token\":true,\"add_eos_token\":true,"
+        "\"x\":[1]}";
     check(json, NULL, "ab", SN_TOKENIZER_ADD_SPECIAL, "2");
     check(json, config, "ab", SN_TOKENIZER_ADD_SPECIAL, "7 2 8");
     check(json, config, "<s>ab", SN_TOKENIZER_ADD_SPECIAL | SN_TOKENIZER_PARSE_SPECIAL, "7 2 8");
@@ -149,9 +161,11 @@ static void config_names_bos_and_eos(void **state) {
 
 static void added_token_flags(void **state) {
     (void)state;
-    const char *json = "{\"added_tokens\":[{\"id\":7,\"content\":\"<l>\",\"lstrip\":true,\"normalized\":false},{\"id\":8,\"content\":\"<r>\",\"rstrip\":true},"
-                       "{\"id\":9,\"content\":\"bb\",\"single_word\":true},{\"id\":10,\"content\":\"<l><\"},{\"id\":11,\"content\":\"\"}]," BYTES
-                       ",\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"\xC4\xA0\":2,\"<\":3},\"merges\":[]}}";
+    const char *json =
+        "{\"added_tokens\":[{\"id\":7,\"content\":\"<l>\",\"lstrip\":true,\"normalized\":false},{\"id\":8,\"content\":\"<r>\",\"rstrip\":"
+        "true},"
+        "{\"id\":9,\"content\":\"bb\",\"single_word\":true},{\"id\":10,\"content\":\"<l><\"},{\"id\":11,\"content\":\"\"}]," BYTES
+        ",\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"\xC4\xA0\":2,\"<\":3},\"merges\":[]}}";
     check(json, NULL, "a  <l> a", 0, "0 7 2 0");
     check(json, NULL, "a <r>\xE2\x80\x83 a", 0, "0 2 8 0");
     check(json, NULL, "bb abb bb_ bb", 0, "9 2 0 1 1 2 1 1 2 9");
@@ -179,8 +193,8 @@ static void greedy_patterns(void **state) {
 
 static void every_allocation_may_fail(void **state) {
     (void)state;
-    const char *json = "{\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}],\"normalizer\":{\"type\":\"NFC\"}," BYTES "," MODEL
-                       ",\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"<s>\",7],\"sep\":[\"<s>\",7]}}";
+    const char *json = "{\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}],\"normalizer\":{\"type\":\"NFC\"}," BYTES
+                       "," MODEL ",\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"<s>\",7],\"sep\":[\"<s>\",7]}}";
     const char *text = "abababababababababababababababababababababababab\xC3\xA9 <s> c\xCC\x81";
     for (long n = 0, done = 0; !done; n++) {
         sn_tokenizer *t = NULL;
@@ -188,7 +202,8 @@ static void every_allocation_may_fail(void **state) {
         sn_str out = {0};
         sn_alloc_fail_at(n);
         sn_status status = open_text(json, "{\"bos_token\":\"<s>\"}", &t);
-        if (status == SN_OK) status = sn_tokenizer_encode(t, text, strlen(text), SN_TOKENIZER_ADD_SPECIAL | SN_TOKENIZER_PARSE_SPECIAL, &ids);
+        if (status == SN_OK)
+            status = sn_tokenizer_encode(t, text, strlen(text), SN_TOKENIZER_ADD_SPECIAL | SN_TOKENIZER_PARSE_SPECIAL, &ids);
         if (status == SN_OK) status = sn_tokenizer_decode(t, ids.data, ids.size, 0, &out);
         sn_alloc_fail_at(-1);
         if (status == SN_OK) {
@@ -207,8 +222,8 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_files),          cmocka_unit_test(deep_sequences_end), cmocka_unit_test(merges_and_unknown_bytes),
-        cmocka_unit_test(config_names_bos_and_eos), cmocka_unit_test(added_token_flags),  cmocka_unit_test(greedy_patterns),
+        cmocka_unit_test(malformed_files),           cmocka_unit_test(deep_sequences_end), cmocka_unit_test(merges_and_unknown_bytes),
+        cmocka_unit_test(config_names_bos_and_eos),  cmocka_unit_test(added_token_flags),  cmocka_unit_test(greedy_patterns),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,8 @@ void sn_tokenizer_spec_free(sn_tokenizer_spec *s) {
 }
 
 static sn_status keep(sn_tokenizer_spec *s, const char *text, size_t n, uint32_t *at) {
-    if (n > UINT32_MAX / 2 || s->text.size > UINT32_MAX / 2 - n) return sn_fail(SN_ERR_FORMAT, "%s: the vocabulary's text is over 2 GiB", s->name);
+    if (n > UINT32_MAX / 2 || s->text.size > UINT32_MAX / 2 - n)
+        return sn_fail(SN_ERR_FORMAT, "%s: the vocabulary's text is over 2 GiB", s->name);
     *at = (uint32_t)s->text.size;
     sn_str_append(&s->text, text, n);
     return s->text.failed ? sn_fail(SN_ERR_NO_MEMORY, "%s: no memory for the vocabulary", s->name) : SN_OK;
@@ -28,7 +29,8 @@ static sn_status keep(sn_tokenizer_spec *s, const char *text, size_t n, uint32_t
 
 sn_status sn_tokenizer_spec_token(sn_tokenizer_spec *s, const char *text, size_t n, int32_t id, float score) {
     if (id < 0 || id >= SN_TOKENIZER_MAX_IDS)
-        return sn_fail(SN_ERR_FORMAT, "%s: token \"%.*s\" has id %d, want 0 to %d", s->name, n < 64 ? (int)n : 64, text, id, SN_TOKENIZER_MAX_IDS - 1);
+        return sn_fail(SN_ERR_FORMAT, "%s: token \"%.*s\" has id %d, want 0 to %d", s->name, n < 64 ? (int)n : 64, text, id,
+                       SN_TOKENIZER_MAX_IDS - 1);
     SN_TRY(SN_GROW(s->tokens, s->token_count, s->token_capacity));
     sn_token_spec *t = &s->tokens[s->token_count];
     SN_TRY(keep(s, text, n, &t->at));
@@ -56,7 +58,8 @@ sn_status sn_tokenizer_spec_added(sn_tokenizer_spec *s, const char *text, size_t
         return sn_fail(SN_ERR_FORMAT, "%s: added token \"%.*s\" has id %d, want 0 to %d", s->name, n < 64 ? (int)n : 64, text, flags.id,
                        SN_TOKENIZER_MAX_IDS - 1);
     if (n > SN_TOKENIZER_MAX_ADDED_TEXT)
-        return sn_fail(SN_ERR_UNSUPPORTED, "%s: added token %d is %zu bytes long, want at most %d", s->name, flags.id, n, SN_TOKENIZER_MAX_ADDED_TEXT);
+        return sn_fail(SN_ERR_UNSUPPORTED, "%s: added token %d is %zu bytes long, want at most %d", s->name, flags.id, n,
+                       SN_TOKENIZER_MAX_ADDED_TEXT);
     SN_TRY(SN_GROW(s->added, s->added_count, s->added_capacity));
     SN_TRY(keep(s, text, n, &flags.at));
     flags.size = (uint32_t)n;

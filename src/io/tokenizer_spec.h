@@ -82,14 +82,14 @@ typedef struct sn_tokenizer_spec {
     size_t normalize_count;
     sn_split_spec split[SN_TOKENIZER_MAX_STEPS];
     size_t split_count;
-    bool byte_level;      /* token texts are written in GPT-2's byte alphabet */
-    bool byte_fallback;   /* characters outside the vocabulary become <0xXX> tokens */
-    bool merge_by_score;  /* SentencePiece: a pair may merge into any token, the best score first; no list of merges */
-    bool ignore_merges;   /* a word that is a token stays whole */
-    bool fuse_unk;        /* neighbouring unknown characters give one unknown token */
-    bool space_mark;      /* decoding turns U+2581 into a space */
-    bool strip_space;     /* decoding drops one space at the start */
-    int32_t model_unk;    /* id that unknown symbols get; -1: they vanish */
+    bool byte_level;     /* token texts are written in GPT-2's byte alphabet */
+    bool byte_fallback;  /* characters outside the vocabulary become <0xXX> tokens */
+    bool merge_by_score; /* SentencePiece: a pair may merge into any token, the best score first; no list of merges */
+    bool ignore_merges;  /* a word that is a token stays whole */
+    bool fuse_unk;       /* neighbouring unknown characters give one unknown token */
+    bool space_mark;     /* decoding turns U+2581 into a space */
+    bool strip_space;    /* decoding drops one space at the start */
+    int32_t model_unk;   /* id that unknown symbols get; -1: they vanish */
     int32_t bos, pad, unk;
     int32_t eos[SN_TOKENIZER_MAX_EOS];
     size_t eos_count;

@@ -72,8 +72,8 @@ static sn_status compile(const sn_tokenizer *t, const char *name, const sn_split
     if (!split->code) {
         char text[128] = "";
         pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text);
-        status = sn_fail(code == PCRE2_ERROR_HEAP_FAILED ? SN_ERR_NO_MEMORY : SN_ERR_FORMAT, "%s: pre_tokenizer: pattern \"%.*s\": %s", name,
-                         spec->pattern_size < 200 ? (int)spec->pattern_size : 200, spec->pattern, text);
+        status = sn_fail(code == PCRE2_ERROR_HEAP_FAILED ? SN_ERR_NO_MEMORY : SN_ERR_FORMAT, "%s: pre_tokenizer: pattern \"%.*s\": %s",
+                         name, spec->pattern_size < 200 ? (int)spec->pattern_size : 200, spec->pattern, text);
     } else split->jit = pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE) == 0;
 done:
     pcre2_compile_context_free(context);
@@ -156,8 +156,8 @@ static sn_status next_match(sn_encoder *e, size_t step, const char *text, size_t
     if (rc < 0) {
         char message[128] = "";
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)message, sizeof message);
-        return sn_fail(rc == PCRE2_ERROR_NOMEMORY ? SN_ERR_NO_MEMORY : SN_ERR_DATA, "pre_tokenizer step %zu at byte %zu of a text: %s", step,
-                       from, message);
+        return sn_fail(rc == PCRE2_ERROR_NOMEMORY ? SN_ERR_NO_MEMORY : SN_ERR_DATA, "pre_tokenizer step %zu at byte %zu of a text: %s",
+                       step, from, message);
     }
     const size_t *place = pcre2_get_ovector_pointer(match);
     *begin = place[0];

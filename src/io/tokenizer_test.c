@@ -159,6 +159,17 @@ static void ids_smollm(void **state) { (void)state, check_family("smollm", true)
 static void ids_mixed(void **state) { (void)state, check_family("mixed", false); }
 static void ids_llama2(void **state) { (void)state, check_family("llama2", false); }
 
+static void ids_spm_gguf(void **state) {
+    (void)state;
+    sn_gguf g;
+    sn_tokenizer *t;
+    assert_ok(sn_gguf_open(GOLDEN "spm.gguf", &g));
+    assert_ok(sn_tokenizer_from_gguf(&g, &t));
+    sn_gguf_close(&g);
+    check_ids("spm", t, false); /* a U+2581 in the text comes back as a space */
+    sn_tokenizer_close(t);
+}
+
 static void ids_smollm2_gguf(void **state) {
     (void)state;
     const char *path = getenv("SNUG_TEST_GGUF");
@@ -176,7 +187,6 @@ static void ids_smollm2_gguf(void **state) {
     assert_true(sn_tokenizer_bytes(t) < 4 << 20);
     sn_tokenizer_close(t);
 }
-
 
 static void encode(const sn_tokenizer *t, const char *text, unsigned flags, sn_ids *ids) {
     ids->size = 0;
@@ -246,7 +256,10 @@ static void streaming_holds_back_part_of_a_character(void **state) {
     assert_ok(sn_detokenizer_add(&d, sn_tokenizer_id(t, bytes, 1), &out));
     assert_int_equal(out.size, 6);
     assert_ok(sn_detokenizer_finish(&d, &out));
-    assert_memory_equal(out.data, "\xF0\x9F\xA7\xBF\xF0" "a\xF0", 7);
+    assert_memory_equal(out.data,
+                        "\xF0\x9F\xA7\xBF\xF0"
+                        "a\xF0",
+                        7);
     assert_int_equal(sn_detokenizer_add(&d, sn_tokenizer_size(t), &out), SN_ERR_DATA);
     assert_int_equal(out.size, 7);
     sn_str_free(&out);
@@ -321,7 +334,8 @@ static void byte_fallback(void **state) {
 static void long_runs_stay_linear(void **state) {
     (void)state;
     static const char *const families[] = {"gpt2", "llama3", "qwen2", "smollm", "mixed", "llama2"};
-    static const char *const runs[] = {"a", "_", " ", "ab", "\n", " \n", "7", "\xFF", "\xC3\xA9", "<|im_start|", "e\xCC\x81", "(\xE2\x96\x81"};
+    static const char *const runs[] = {"a", "_",    " ",        "ab",          "\n",        " \n",
+                                       "7", "\xFF", "\xC3\xA9", "<|im_start|", "e\xCC\x81", "(\xE2\x96\x81"};
     const size_t small = 1 << 14, large = small * 8;
     char *text = sn_alloc(large);
     sn_ids ids = {0};
@@ -332,7 +346,8 @@ static void long_runs_stay_linear(void **state) {
         for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
             double seconds[2] = {1e9, 1e9};
             for (size_t i = 0; i < large; i++) text[i] = runs[r][i % strlen(runs[r])];
-            for (int round = 0; round < 6; round++) {
+            for (int round = 0; round < 40; round++) { /* other processes make a time longer, never shorter */
+                if (round % 2 == 0 && round && seconds[1] <= 15.6 * seconds[0] + 1e-4) break;
                 struct timespec a, b;
                 ids.size = 0;
                 clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
@@ -341,7 +356,7 @@ static void long_runs_stay_linear(void **state) {
                 double s = (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
                 if (s < seconds[round % 2]) seconds[round % 2] = s;
             }
-            if (seconds[1] > 15.6 * seconds[0] + 1e-3)
+            if (seconds[1] > 15.6 * seconds[0] + 1e-4)
                 fail_msg("%s: a run of \"%s\": %.3f ms for %zu bytes, %.3f ms for %zu", families[k], runs[r], 1e3 * seconds[0], small,
                          1e3 * seconds[1], large);
         }
@@ -423,6 +438,7 @@ int main(void) {
         cmocka_unit_test(ids_smollm),
         cmocka_unit_test(ids_mixed),
         cmocka_unit_test(ids_llama2),
+        cmocka_unit_test(ids_spm_gguf),
         cmocka_unit_test(ids_smollm2_gguf),
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(streaming_holds_back_part_of_a_character),

@@ -152,7 +152,8 @@ static void fill_hash(sn_tokenizer *t, const sn_tokenizer_spec *s, const sn_toke
     for (int added = false; added <= true; added++) {
         for (int32_t id = 0; id < t->size; id++) {
             size_t n = t->offset[id + 1] - t->offset[id];
-            if (!by_id[id] || !n || (t->flags[id] & SN_TOKEN_BYTE) || ((t->flags[id] & SN_TOKEN_ADDED) != 0) != added || !insert(t, id)) continue;
+            if (!by_id[id] || !n || (t->flags[id] & SN_TOKEN_BYTE) || ((t->flags[id] & SN_TOKEN_ADDED) != 0) != added || !insert(t, id))
+                continue;
             if (n > t->longest) t->longest = n;
             if (s->byte_level && n == 1) t->byte_id[(uint8_t)t->text[t->offset[id]]] = id;
         }

@@ -9,15 +9,15 @@
 #include "ops/matmul/matmul.h"
 #include "passes/pass.h"
 
-const sn_option sn_lora_options[] = {
+static const sn_option options[] = {
     {.key = "lora", .kind = SN_OPTION_FLAG, .help = "train low-rank adapters, the base frozen"},
     {.key = "lora_rank", .aliases = "lora_r", .kind = SN_OPTION_INT, .default_text = "8", .metavar = "R", .help = "rank of the adapters"},
     {.key = "lora_alpha", .kind = SN_OPTION_FLOAT, .default_text = "16", .metavar = "A", .help = "scale alpha / rank"},
     {.key = "lora_dropout", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "P", .help = "dropout on the adapters' input"},
     {.key = "lora_target", .aliases = "target_modules", .kind = SN_OPTION_STRING, .default_text = "all-linear", .metavar = "NAMES",
      .help = "module names, comma-separated, or all-linear"},
-    {.key = "use_rslora", .aliases = "rslora", .kind = SN_OPTION_FLAG, .help = "scale alpha / sqrt(rank)"},
-    {0}};
+    {.key = "use_rslora", .aliases = "rslora", .kind = SN_OPTION_FLAG, .help = "scale alpha / sqrt(rank)"}};
+const sn_option_group sn_lora_options = SN_OPTION_GROUP("LoRA", options);
 
 typedef struct lora {
     int64_t rank;

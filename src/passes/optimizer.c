@@ -9,7 +9,7 @@
 #include "ops/sum_squares/sum_squares.h"
 #include "passes/pass.h"
 
-const sn_option sn_optimizer_options[] = {
+static const sn_option options[] = {
     {.key = "optimizer", .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,sgd", .default_text = "adamw", .help = "update rule"},
     {.key = "adam_beta1", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment"},
     {.key = "adam_beta2", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment"},
@@ -17,8 +17,8 @@ const sn_option sn_optimizer_options[] = {
     {.key = "weight_decay", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
     {.key = "momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
     {.key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
-    {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"},
-    {0}};
+    {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};
+const sn_option_group sn_optimizer_options = SN_OPTION_GROUP("Optimizer", options);
 
 static sn_pid child(sn_job *job, sn_pid parent, const char *suffix, sn_dtype form) {
     const char *name = sn_pool_printf(&job->pool, "%s.%s", job->persistent[parent].name, suffix);

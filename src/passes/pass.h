@@ -18,7 +18,7 @@ typedef struct sn_cluster {
 typedef struct sn_pass {
     const char *name;
     sn_status (*run)(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-    const sn_option *options; /* ends with an entry without a key; may be NULL */
+    const sn_option_group *options; /* may be NULL */
     const char *saves;        /* one line for docs and help: what it saves and what it costs */
 } sn_pass;
 
@@ -55,6 +55,6 @@ sn_status sn_pass_optimizer(sn_job *job, const sn_options *recipe, const sn_clus
 sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 
-extern const sn_option sn_lora_options[], sn_quantise_options[], sn_precision_options[], sn_optimizer_options[], sn_recompute_options[];
+extern const sn_option_group sn_lora_options, sn_quantise_options, sn_precision_options, sn_optimizer_options, sn_recompute_options;
 
 #endif

@@ -5,17 +5,17 @@
 
 const sn_pass sn_passes[] = {
     /* adapt */
-    {"lora", sn_pass_lora, sn_lora_options, "gradients and states of small factors only; the base stays frozen"},
-    {"quantise", sn_pass_quantise, sn_quantise_options, "frozen weights stay in the form of their file"},
-    {"precision", sn_pass_precision, sn_precision_options, "16-bit activations, weights and gradients, f32 masters"},
+    {"lora", sn_pass_lora, &sn_lora_options, "gradients and states of small factors only; the base stays frozen"},
+    {"quantise", sn_pass_quantise, &sn_quantise_options, "frozen weights stay in the form of their file"},
+    {"precision", sn_pass_precision, &sn_precision_options, "16-bit activations, weights and gradients, f32 masters"},
     /* split */
     {"data_parallel", sn_pass_data_parallel, NULL, "rows spread over ranks; gradients are summed in rank order"},
     /* backward */
     {"backward", sn_pass_backward, NULL, "reverse-mode gradient"},
     /* update */
-    {"optimizer", sn_pass_optimizer, sn_optimizer_options, "gradient norm, clipping, AdamW or SGD"},
+    {"optimizer", sn_pass_optimizer, &sn_optimizer_options, "gradient norm, clipping, AdamW or SGD"},
     /* place */
-    {"recompute", sn_pass_recompute, sn_recompute_options, "activations are made again in backward instead of kept"},
+    {"recompute", sn_pass_recompute, &sn_recompute_options, "activations are made again in backward instead of kept"},
     {"move", sn_pass_move, NULL, "inserts copies, casts and collectives between result, rest and use"},
 };
 const size_t sn_n_passes = sizeof sn_passes / sizeof sn_passes[0];

@@ -8,10 +8,10 @@
 #include "ops/matmul/matmul.h"
 #include "passes/pass.h"
 
-const sn_option sn_precision_options[] = {
+static const sn_option options[] = {
     {.key = "precision", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .default_text = "f32", .help = "form of activations, weights and gradients"},
-    {.key = "gradient_dtype", .kind = SN_OPTION_CHOICE, .choices = "auto,f32,bf16,fp16", .default_text = "auto", .help = "form of gradients at rest"},
-    {0}};
+    {.key = "gradient_dtype", .kind = SN_OPTION_CHOICE, .choices = "auto,f32,bf16,fp16", .default_text = "auto", .help = "form of gradients at rest"}};
+const sn_option_group sn_precision_options = SN_OPTION_GROUP("Precision", options);
 
 static sn_dtype named(const char *text) { return !strcmp(text, "bf16") ? SN_BF16 : !strcmp(text, "fp16") ? SN_F16 : SN_F32; }
 

@@ -7,11 +7,11 @@
 #include "graph/op.h"
 #include "passes/pass.h"
 
-const sn_option sn_quantise_options[] = {
+static const sn_option options[] = {
     {.key = "qlora", .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
     {.key = "keep_quantised", .kind = SN_OPTION_FLAG, .help = "frozen weights stay in the form of their file"},
-    {.key = "activations", .kind = SN_OPTION_CHOICE, .choices = "f32,q8", .default_text = "f32", .help = "form of a quantised matmul's input"},
-    {0}};
+    {.key = "activations", .kind = SN_OPTION_CHOICE, .choices = "f32,q8", .default_text = "f32", .help = "form of a quantised matmul's input"}};
+const sn_option_group sn_quantise_options = SN_OPTION_GROUP("Quantised weights", options);
 
 static sn_dtype activation_form(sn_dtype weight) { return sn_dtypes[weight].block == 256 ? SN_Q8_K : SN_Q8_1; }
 

@@ -6,10 +6,10 @@
 
 #include "passes/pass.h"
 
-const sn_option sn_recompute_options[] = {
+static const sn_option options[] = {
     {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "none", .metavar = "none|attention|every:k|all",
-     .help = "what backward computes again instead of keeping"},
-    {0}};
+     .help = "what backward computes again instead of keeping"}};
+const sn_option_group sn_recompute_options = SN_OPTION_GROUP("Recomputation", options);
 
 typedef struct recompute {
     int every;           /* blocks a segment; 0: only the attention part of each block */

@@ -3,16 +3,18 @@
 
     python3 tests/golden/make_tokenizer.py [smollm2.gguf]
 
-Needs: tokenizers 0.23.3; for the GGUF also gguf 0.19 (the ids then are those of the tokenizer that SmolLM2 publishes: its
+Needs: tokenizers 0.23.3; gguf 0.19 and llama-cpp-python 0.3.36. With SmolLM2's GGUF its ids are
+made too (they are those of the tokenizer that SmolLM2 publishes: its
 vocabulary and merges come from the GGUF, its pre-tokenizer is Digits(individual) + ByteLevel).
 
   fragments.json   texts and code-point ranges from which the test lines are put together, here and in the test alike
   FAMILY.json      a small tokenizer.json, trained on some of the lines
   FAMILY.ids       little-endian u32: FNV-1a over the ids of every line (special tokens parsed and added), then one over
                    the ids of all lines with special tokens as plain text and none added
+  spm.gguf         llama2.json's vocabulary with scores instead of merges; spm.ids: its ids by llama.cpp, 4,000 lines
   smollm2.ids      the same for the first 2,000 lines and the real vocabulary
 """
-import json, struct, sys
+import collections, json, struct, sys
 from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -90,8 +92,11 @@ def train(name, pre, lines, size=2400, normalizer=None, limit=None, special=("<|
         t.pre_tokenizer = pre
         t.decoder = decoders.ByteLevel()
         alphabet = byte_level.alphabet()
-    more = {"limit_alphabet": limit} if limit else {}
-    t.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=size, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False, **more))
+    if limit:  # not the trainer's limit_alphabet: it breaks ties at random
+        count = collections.Counter("".join(lines))
+        common = set(sorted(count, key=lambda c: (-count[c], c))[:limit]) - {"\0"}  # llama.cpp ends a token at a NUL
+        lines = ["".join(c for c in l if c in common) for l in lines]
+    t.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=size, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False))
     return t
 
 
@@ -121,8 +126,9 @@ def families(lines):
     t.post_processor = processors.TemplateProcessing("<|im_start|> $A <|im_end|>", special_tokens=[("<|im_start|>", 1), ("<|im_end|>", 2)])
     yield "mixed", t
 
-    # Characters with byte fallback, as Llama-2 has them.
-    t = train("llama2", None, [" ".join(l.split()) for l in some if "aaaa" not in l and "<0x" not in l][:1200], 1700, limit=250, special=["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)],
+    # Characters with byte fallback, as Llama-2 has them. No line with text that looks like a special or byte token: merges would
+    # make such tokens of plain text, which snug never does.
+    t = train("llama2", None, [" ".join(l.split()) for l in some if not any(x in l for x in ("aaaa", "<0x", "<|", "s>"))][:1200], 1700, limit=250, special=["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)],
               normalizer=normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     j = json.loads(t.to_str())
     j["added_tokens"] = j["added_tokens"][:3]
@@ -159,6 +165,35 @@ def smollm2(path):
     return t
 
 
+def write_spm(lines):
+    """llama2.json's vocabulary as a GGUF of the SentencePiece kind, ranked by scores; the reference is llama.cpp."""
+    import gguf, llama_cpp
+    model = json.loads((OUT / "llama2.json").read_text())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    rank = {a + b: -1.0 - i for i, (a, b) in reversed(list(enumerate(model["merges"])))}
+    kinds = [2, 3, 3] + [6] * 256 + [1] * (len(tokens) - 259)
+    w = gguf.GGUFWriter(OUT / "spm.gguf", "llama")
+    w.add_tokenizer_model("llama")
+    w.add_token_list(tokens)
+    w.add_token_scores([rank.get(t, -1e6) for t in tokens])
+    w.add_token_types(kinds)
+    w.add_unk_token_id(0)
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_add_bos_token(True)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.close()
+    t = llama_cpp.Llama(str(OUT / "spm.gguf"), vocab_only=True, verbose=False)
+    hashes, plain = [], 0x811C9DC5
+    for l in lines:
+        ids = t.tokenize(l.encode(), add_bos=True, special=True)
+        if ids[:2] == [1, 1]: del ids[0]
+        hashes.append(fnv(ids))
+        plain = fnv(t.tokenize(l.encode(), add_bos=False, special=False), plain)
+    (OUT / "spm.ids").write_bytes(struct.pack(f"<{len(hashes) + 1}I", *hashes, plain))
+
+
 def main():
     OUT.mkdir(exist_ok=True)
     lines = [make_line(i) for i in range(LINES)]
@@ -166,6 +201,7 @@ def main():
     for name, t in families(lines):
         (OUT / f"{name}.json").write_text(json.dumps(json.loads(t.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n")
         write_ids(name, Tokenizer.from_file(str(OUT / f"{name}.json")), lines)
+    write_spm(lines[:4000])
     if len(sys.argv) > 1: write_ids("smollm2", smollm2(sys.argv[1]), lines[:2000])
 
 

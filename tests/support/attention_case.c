@@ -55,7 +55,7 @@ double test_at(const sn_tensor *t, int64_t i) {
     return (double)(t->dtype == SN_BF16 ? sn_bf16_to_f32(h) : sn_f16_to_f32(h));
 }
 
-double test_tensor_error(const sn_tensor *a, const double *b) {
+double attention_case_error(const sn_tensor *a, const double *b) {
     double worst = 0;
     for (int64_t i = 0, n = sn_elements(a); i < n; i++) {
         double e = fabs(test_at(a, i) - b[i]) / (1 + fabs(b[i]));

@@ -31,7 +31,7 @@ static void set_options(sn_options *o, const char *text) {
         char *equals = strchr(word, '=');
         assert_non_null(equals);
         *equals = 0;
-        assert_ok(sn_options_set(o, word, equals + 1, "test"));
+        assert_ok(sn_options_set(o, word, equals + 1, SN_FROM_COMMAND_LINE, "test"));
     }
 }
 

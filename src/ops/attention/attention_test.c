@@ -54,7 +54,7 @@ static void against_f64(void **state) {
         double limit = a->q_form == SN_F32 ? 2e-6 : a->q_form == SN_BF16 ? 4e-3 : 5e-4;
         for (int k = 0; k < n_kernels; k++) {
             test_run(&sn_op_attention, kernels[k], &c, 1 + k % 2);
-            double e = test_tensor_error(&c.out[0], o), e_lse = test_tensor_error(&c.out[1], lse);
+            double e = attention_case_error(&c.out[0], o), e_lse = attention_case_error(&c.out[1], lse);
             if (e > limit || e_lse > 2e-6) fail_msg("case %d, %s: error %g of o, %g of lse", i, kernels[k]->name, e, e_lse);
         }
         free(o);

@@ -72,7 +72,7 @@ static void against_f64(void **state) {
         for (int k = 0; k < n_kernels; k++) {
             test_run(&sn_op_attention_grad, kernels[k], &c, 1 + k % 2);
             for (int o = 0; o < 3; o++) {
-                double e = test_tensor_error(&c.out[o], d[o]);
+                double e = attention_case_error(&c.out[o], d[o]);
                 if (e > limit) fail_msg("case %d, %s: error %g of d%c", i, kernels[k]->name, e, "qkv"[o]);
             }
         }

@@ -2,12 +2,13 @@
 #include "ops/matmul/matmul_quant.h"
 
 #include "base/mem.h"
+#include "ops/matmul/matmul.h"
 
 bool sn_quant_takes(const sn_call *c) {
     const sn_tensor *a = &c->in[0], *b = &c->in[1];
     sn_dtype y = c->out[0].dtype;
     size_t bytes;
-    if (c->attrs.i[0] || !c->attrs.i[1] || !sn_dtype_is_float(y) || (sn_has(c, 2) && !sn_dtype_is_float(c->in[2].dtype))) return false;
+    if (c->attrs.i[SN_MATMUL_TRANS_A] || !c->attrs.i[SN_MATMUL_TRANS_B] || !sn_dtype_is_float(y) || (sn_has(c, 2) && !sn_dtype_is_float(c->in[2].dtype))) return false;
     return a->dtype == sn_quant_activation(b->dtype) && b->shape.rank == 2 && sn_cols(a) == sn_cols(b) &&
            sn_dtype_row_bytes(b->dtype, sn_cols(b), &bytes);
 }
@@ -84,7 +85,7 @@ static void panel(const job *j, int64_t index, int member) {
         stored = copy;
     }
     _Alignas(64) float out[SN_QUANT_MAX_TOKENS * SN_QUANT_MAX_ROWS];
-    const bool direct = isa->multiply_stored && sn_dtypes[j->form].block == 32 && tile_tokens(j, 0) == j->m;
+    const bool direct = tile_tokens(j, 0) == j->m;
     if (!direct) isa->pack(j->form, stored, j->b_stride, j->k, packed);
     for (int64_t m = 0, t; m < j->m; m += t) {
         t = tile_tokens(j, m);

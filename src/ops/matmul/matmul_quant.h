@@ -41,7 +41,7 @@ typedef struct sn_quant_isa {
     void (*arrange)(sn_dtype w, const uint8_t *a, size_t stride, int64_t k, int tokens, void *tile);
     void (*pack)(sn_dtype w, const uint8_t *b, size_t stride, int64_t k, void *panel);
     void (*multiply)(sn_dtype w, const void *panel, int64_t k, const void *tile, int tokens, float *out); /* out [tokens][rows] */
-    /* The same from stored rows: for one tile, when packing would not pay. 32-element formats only. */
+    /* The same from stored rows: for one tile, when packing would not pay. */
     void (*multiply_stored)(sn_dtype w, const uint8_t *b, size_t stride, int64_t k, const void *tile, int tokens, float *out);
 } sn_quant_isa;
 

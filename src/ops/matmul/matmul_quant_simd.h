@@ -7,8 +7,8 @@
 #include "ops/matmul/matmul_quant.h"
 #include "ops/matmul/matmul_quant_lanes.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
+#define UNROLL16 _Pragma("GCC unroll 16")
 
 INLINE int block_bytes(sn_dtype w) { return w == SN_Q4_0 ? 18 : w == SN_Q4_1 ? 20 : w == SN_Q5_0 ? 22 : w == SN_Q5_1 ? 24 : 34; }
 INLINE bool has_min(sn_dtype w) { return w == SN_Q4_1 || w == SN_Q5_1 || w == SN_Q2_K || w == SN_Q4_K || w == SN_Q5_K; }
@@ -78,6 +78,17 @@ static void arrange(sn_dtype w, const uint8_t *a, size_t stride, int64_t k, int 
     else arrange256(w, a, stride, k / 256, tokens, tile);
 }
 
+/* Prefetches a block's worth of the next panel, in order of addresses: columns of a panel are read from many rows at once,
+ * which the processor's own prefetching does not follow. Two small panels fit the first-level cache together. `b` is the
+ * first row at block i. */
+INLINE void prefetch(const uint8_t *b, size_t stride, int bytes, int64_t i) {
+    const char *next = (const char *)b + LANES * stride + i * (LANES - 1) * bytes;
+    if (LANES * stride <= 8192)
+        for (int at = 0; at < LANES * bytes; at += 64) _mm_prefetch(next + at, _MM_HINT_T0);
+    else
+        for (int at = 0; at < LANES * bytes; at += 64) _mm_prefetch(next + at, _MM_HINT_T1);
+}
+
 /* Blocks of 32. */
 
 INLINE void load32(sn_dtype w, const uint8_t *b, size_t stride, ivec code[8], fvec *d, fvec *m) {
@@ -119,24 +130,18 @@ INLINE void dot_words(sn_dtype w, int steps, int tokens, const ivec *code, const
     for (int first = 0; first < steps; first += run) {
         ivec part[SN_QUANT_MAX_TOKENS];
         UNROLL
-        for (int t = 0; t < tokens; t++) part[t] = v_zero();
+        for (int t = 0; t < tokens; t++) part[t] = v_dot_start(sum[t]);
         UNROLL
         for (int g = first; g < first + run; g++) {
             const ivec c = code[g];
             UNROLL
             for (int t = 0; t < tokens; t++) {
                 const ivec a = v_word(tile + 4 * (g * tokens + t));
-#ifdef __AVX512VNNI__
-                sum[t] = v_dot(sum[t], c, a);
-#else
                 part[t] = is_signed(w) ? v_dot(part[t], v_magnitude(c), v_signed_like(a, c)) : v_dot(part[t], c, a);
-#endif
             }
         }
-#ifndef __AVX512VNNI__
         UNROLL
         for (int t = 0; t < tokens; t++) sum[t] = v_dot_end(sum[t], part[t]);
-#endif
     }
 }
 
@@ -168,10 +173,8 @@ INLINE void multiply32_stored(sn_dtype w, int tokens, const uint8_t *b, size_t s
     fvec acc[SN_QUANT_MAX_TOKENS];
     UNROLL
     for (int t = 0; t < tokens; t++) acc[t] = v_zerof();
-    const uint8_t *ahead = b + LANES * stride; /* the next panel, read in order of addresses */
     for (int64_t i = 0; i < blocks; i++, b += block_bytes(w), tile += 44 * tokens) {
-        for (int line = 0; line < LANES * block_bytes(w); line += 64) _mm_prefetch((const char *)ahead + line, _MM_HINT_T0);
-        ahead += LANES * block_bytes(w);
+        prefetch(b, stride, block_bytes(w), i);
         ivec code[8];
         fvec d, m = v_zerof();
         load32(w, b, stride, code, &d, &m);
@@ -238,6 +241,7 @@ INLINE void pack_q45_k(sn_dtype w, const uint8_t *b, size_t stride, uint8_t *pan
     v_transpose(b, stride, head); /* d and dmin, then the 12 bytes of scales and mins */
     v_storef(panel + 384 * LANES, v_half(head[0]));
     v_storef(panel + 388 * LANES, v_negate(v_half(v_right(head[0], 16))));
+    UNROLL
     for (int g = 0; g < 4; g++) {
         const ivec s = v_right(head[1], 8 * g), m = v_right(head[2], 8 * g), both = v_right(head[3], 8 * g);
         v_store(panel + (256 + 4 * g) * LANES, v_and(s, v_set(63)));
@@ -250,6 +254,7 @@ INLINE void pack_q45_k(sn_dtype w, const uint8_t *b, size_t stride, uint8_t *pan
         v_transpose(b + 32, stride, high + 4);
     }
     const uint8_t *nibbles = b + (w == SN_Q5_K ? 48 : 16);
+    UNROLL
     for (int chunk = 0; chunk < 8; chunk++) { /* 16 bytes: low nibbles of group 2 (chunk / 2), high ones of the next */
         v_transpose(nibbles + 16 * chunk, stride, low);
         uint8_t *to = panel + (chunk / 2 * 64 + chunk % 2 * 16) * LANES;
@@ -271,10 +276,12 @@ INLINE void pack_q6_k(const uint8_t *b, size_t stride, uint8_t *panel) {
     ivec scales[4], low[4], high[8];
     v_storef(panel + 384 * LANES, v_half(v_right(v_gather(b + 206, stride), 16)));
     v_transpose(b + 192, stride, scales);
+    UNROLL16
     for (int g = 0; g < 16; g++) v_store(panel + (256 + 4 * g) * LANES, v_right_signed(v_left(scales[g / 4], 24 - g % 4 * 8), 24));
     for (int half = 0; half < 2; half++) {
         v_transpose(b + 128 + 32 * half, stride, high);
         v_transpose(b + 144 + 32 * half, stride, high + 4);
+        UNROLL
         for (int chunk = 0; chunk < 4; chunk++) {
             v_transpose(b + 64 * half + 16 * chunk, stride, low);
             uint8_t *to = panel + (128 * half + 16 * chunk) * LANES;
@@ -303,17 +310,34 @@ static void pack_plain(sn_dtype w, const uint8_t *b, size_t stride, uint8_t *pan
     }
 }
 
-/* Dispatch over formats and tile widths. */
-
-static void pack256(sn_dtype w, const uint8_t *b, size_t stride, int64_t blocks, uint8_t *panel) {
-    const int bytes = sn_dtypes[w].bytes;
-    for (int64_t i = 0; i < blocks; i++, b += bytes, panel += BLOCK256) switch (w) {
-        case SN_Q4_K: pack_q45_k(SN_Q4_K, b, stride, panel); break;
-        case SN_Q5_K: pack_q45_k(SN_Q5_K, b, stride, panel); break;
-        case SN_Q6_K: pack_q6_k(b, stride, panel); break;
-        default: pack_plain(w, b, stride, panel); break;
-        }
+INLINE void pack_block256(sn_dtype w, const uint8_t *b, size_t stride, uint8_t *panel) {
+    if (w == SN_Q4_K || w == SN_Q5_K) pack_q45_k(w, b, stride, panel);
+    else if (w == SN_Q6_K) pack_q6_k(b, stride, panel);
+    else pack_plain(w, b, stride, panel);
 }
+
+INLINE void pack256(sn_dtype w, const uint8_t *b, size_t stride, int64_t blocks, uint8_t *panel) {
+    const int bytes = sn_dtypes[w].bytes;
+    for (int64_t i = 0; i < blocks; i++, b += bytes, panel += BLOCK256) pack_block256(w, b, stride, panel);
+}
+
+/* One packed block at a time, which stays in the first-level cache. */
+INLINE void multiply256_stored(sn_dtype w, int tokens, const uint8_t *b, size_t stride, int64_t blocks, const uint8_t *tile, float *out) {
+    _Alignas(64) uint8_t packed[BLOCK256];
+    const int bytes = sn_dtypes[w].bytes;
+    fvec acc[SN_QUANT_MAX_TOKENS];
+    UNROLL
+    for (int t = 0; t < tokens; t++) acc[t] = v_zerof();
+    for (int64_t i = 0; i < blocks; i++, b += bytes, tile += 324 * tokens) {
+        prefetch(b, stride, bytes, i);
+        pack_block256(w, b, stride, packed);
+        block256(w, tokens, packed, tile, acc);
+    }
+    UNROLL
+    for (int t = 0; t < tokens; t++) v_storef(out + t * LANES, acc[t]);
+}
+
+/* Dispatch over formats and tile widths. */
 
 static void pack(sn_dtype w, const uint8_t *b, size_t stride, int64_t k, void *panel) {
     switch (w) {
@@ -322,6 +346,9 @@ static void pack(sn_dtype w, const uint8_t *b, size_t stride, int64_t k, void *p
     case SN_Q5_0: pack32(SN_Q5_0, b, stride, k / 32, panel); break;
     case SN_Q5_1: pack32(SN_Q5_1, b, stride, k / 32, panel); break;
     case SN_Q8_0: pack32(SN_Q8_0, b, stride, k / 32, panel); break;
+    case SN_Q4_K: pack256(SN_Q4_K, b, stride, k / 256, panel); break;
+    case SN_Q5_K: pack256(SN_Q5_K, b, stride, k / 256, panel); break;
+    case SN_Q6_K: pack256(SN_Q6_K, b, stride, k / 256, panel); break;
     default: pack256(w, b, stride, k / 256, panel); break;
     }
 }
@@ -356,7 +383,12 @@ static void multiply_stored(sn_dtype w, const uint8_t *b, size_t stride, int64_t
     case SN_Q4_1: BY_TOKENS(multiply32_stored, SN_Q4_1, b, stride, k / 32, tile, out);
     case SN_Q5_0: BY_TOKENS(multiply32_stored, SN_Q5_0, b, stride, k / 32, tile, out);
     case SN_Q5_1: BY_TOKENS(multiply32_stored, SN_Q5_1, b, stride, k / 32, tile, out);
-    default: BY_TOKENS(multiply32_stored, SN_Q8_0, b, stride, k / 32, tile, out);
+    case SN_Q8_0: BY_TOKENS(multiply32_stored, SN_Q8_0, b, stride, k / 32, tile, out);
+    case SN_Q2_K: BY_TOKENS(multiply256_stored, SN_Q2_K, b, stride, k / 256, tile, out);
+    case SN_Q3_K: BY_TOKENS(multiply256_stored, SN_Q3_K, b, stride, k / 256, tile, out);
+    case SN_Q4_K: BY_TOKENS(multiply256_stored, SN_Q4_K, b, stride, k / 256, tile, out);
+    case SN_Q5_K: BY_TOKENS(multiply256_stored, SN_Q5_K, b, stride, k / 256, tile, out);
+    default: BY_TOKENS(multiply256_stored, SN_Q6_K, b, stride, k / 256, tile, out);
     }
 }
 

@@ -88,7 +88,7 @@ static void equals_attention(void **state) {
             } else {
                 double *want = malloc((size_t)sn_elements(&o) * sizeof *want);
                 for (int64_t x = 0; x < sn_elements(&o); x++) want[x] = test_at(&s.plain.out[0], x);
-                double e = test_tensor_error(&o, want);
+                double e = attention_case_error(&o, want);
                 free(want);
                 if (e > (cases[i].cache_form == SN_F16 ? 4e-3 : 3e-2)) fail_msg("case %d, %s: error %g", i, kernels[k]->name, e);
             }
