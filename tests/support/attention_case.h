@@ -16,7 +16,7 @@ void test_tensor_fill(sn_tensor *t, uint32_t seed, float scale);
 void test_tensor_sine(sn_tensor *t, int seed, double scale);
 double test_at(const sn_tensor *t, int64_t i);
 /* Largest |a - b| / (1 + |b|) over all elements; infinity when a is not finite. */
-double test_tensor_error(const sn_tensor *a, const double *b);
+double attention_case_error(const sn_tensor *a, const double *b);
 
 /* Runs the op's shape rule (which must pass), makes the outputs and runs a kernel on n threads. Its scratch holds
  * NaNs before, and ends where the kernel said. */

@@ -30,9 +30,9 @@ static void golden(void **state) {
         sn_attrs a;
     } files[] = {
         {"rope/default.f32", {{64}, {10000}}},
-        {"rope/linear.f32", {{32, SN_ROPE_LINEAR}, {10000, 4}}},
-        {"rope/llama3_64.f32", {{64, SN_ROPE_LLAMA3, 8192}, {500000, 32, 1, 4}}},
-        {"rope/llama3_128.f32", {{128, SN_ROPE_LLAMA3, 8192}, {500000, 8, 1, 4}}},
+        {"rope/linear.f32", {{32, SN_ROPE_TABLE_LINEAR}, {10000, 4}}},
+        {"rope/llama3_64.f32", {{64, SN_ROPE_TABLE_LLAMA3, 8192}, {500000, 32, 1, 4}}},
+        {"rope/llama3_128.f32", {{128, SN_ROPE_TABLE_LLAMA3, 8192}, {500000, 8, 1, 4}}},
     };
     const sn_kernel *kernels[8];
     int n_kernels = test_kernels(&sn_op_rope, kernels, 8);

@@ -10,7 +10,7 @@ extern const sn_op sn_op_rope_table;
 static sn_attrs llama3(int64_t dims, double factor) {
     sn_attrs a = {0};
     a.i[SN_ROPE_TABLE_DIMS] = dims;
-    a.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_LLAMA3;
+    a.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_TABLE_LLAMA3;
     a.i[SN_ROPE_TABLE_ORIGINAL_CONTEXT] = 8192;
     a.f[SN_ROPE_TABLE_THETA] = 500000;
     a.f[SN_ROPE_TABLE_FACTOR] = factor;
@@ -33,7 +33,7 @@ static void llama3_factors(void **state) {
     };
     for (int m = 0; m < 2; m++) {
         sn_attrs scaled = llama3(models[m].dims, models[m].factor), plain = scaled;
-        plain.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_DEFAULT;
+        plain.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_TABLE_DEFAULT;
         for (int i = 0; i < models[m].dims / 2; i++) {
             double ratio = (double)sn_rope_inverse_frequency(&plain, i) / (double)sn_rope_inverse_frequency(&scaled, i);
             int in = i - models[m].first;
@@ -65,8 +65,8 @@ static void angles(void **state) {
 
 static void linear_divides_every_frequency(void **state) {
     (void)state;
-    sn_attrs a = {.i = {32, SN_ROPE_DEFAULT}, .f = {10000, 4}}, b = a;
-    b.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_LINEAR;
+    sn_attrs a = {.i = {32, SN_ROPE_TABLE_DEFAULT}, .f = {10000, 4}}, b = a;
+    b.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_TABLE_LINEAR;
     for (int i = 0; i < 16; i++) assert_true(sn_rope_inverse_frequency(&b, i) == sn_rope_inverse_frequency(&a, i) / 4);
 }
 
