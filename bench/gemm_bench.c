@@ -1,6 +1,6 @@
 /* GFLOP/s of the float GEMM at the shapes of training and generation.
  *
- *   gemm_bench [threads] [isa] [seconds a shape] [only shapes whose name starts so]
+ *   gemm_bench [threads] [native | avx512_bf16 | avx512 | avx2 | cpu] [seconds a shape] [only shapes whose name starts so]
  *
  * One line a shape: name, m, n, k, trans_a, trans_b, form of a and b, form of c, GFLOP/s, GB/s of A, B and C read or written once.
  * The best of many calls by wall time counts: the machine may be shared. With one thread also the best by processor time. */
@@ -20,16 +20,16 @@
 static const struct shape {
     const char *name;
     int64_t m, n, k;
-    int trans_a, trans_b;
+    int trans_a, trans_b, accumulate;
 } shapes[] = {
-    {"qo_proj", 1024, 576, 576, 0, 1},      {"kv_proj", 1024, 192, 576, 0, 1},     {"gate_up", 1024, 1536, 576, 0, 1},
-    {"down", 1024, 576, 1536, 0, 1},        {"gate_dx", 1024, 576, 1536, 0, 0},    {"down_dx", 1024, 1536, 576, 0, 0},
-    {"gate_dw", 1536, 576, 1024, 1, 0},     {"down_dw", 576, 1536, 1024, 1, 0},    {"q_dw", 576, 576, 1024, 1, 0},
-    {"head", 256, 49152, 576, 0, 1},        {"head_dx", 256, 576, 49152, 0, 0},    {"head_dw", 49152, 576, 256, 1, 0},
-    {"cube_1024", 1024, 1024, 1024, 0, 1},  {"8b_qkvo", 512, 4096, 4096, 0, 1},    {"8b_down", 512, 4096, 14336, 0, 1},
-    {"lora_a", 1024, 8, 576, 0, 1},         {"lora_b", 1024, 576, 8, 0, 1},        {"lora_da", 8, 576, 1024, 1, 0},
-    {"decode_1", 1, 49152, 576, 0, 1},      {"decode_1_ffn", 1, 14336, 4096, 0, 1}, {"decode_2", 2, 49152, 576, 0, 1},
-    {"decode_8", 8, 49152, 576, 0, 1},      {"decode_16", 16, 49152, 576, 0, 1},
+    {"qo_proj", 1024, 576, 576, 0, 1, 0},     {"kv_proj", 1024, 192, 576, 0, 1, 0},      {"gate_up", 1024, 1536, 576, 0, 1, 0},
+    {"down", 1024, 576, 1536, 0, 1, 0},       {"gate_dx", 1024, 576, 1536, 0, 0, 0},     {"down_dx", 1024, 1536, 576, 0, 0, 0},
+    {"gate_dw", 1536, 576, 1024, 1, 0, 0},    {"down_dw", 576, 1536, 1024, 1, 0, 0},     {"q_dw", 576, 576, 1024, 1, 0, 0},
+    {"head", 256, 49152, 576, 0, 1, 0},       {"head_dx", 256, 576, 49152, 0, 0, 0},     {"head_dw", 49152, 576, 256, 1, 0, 1},
+    {"cube_1024", 1024, 1024, 1024, 0, 1, 0}, {"8b_qkvo", 512, 4096, 4096, 0, 1, 0},     {"8b_down", 512, 4096, 14336, 0, 1, 0},
+    {"lora_a", 1024, 8, 576, 0, 1, 0},        {"lora_b", 1024, 576, 8, 0, 1, 0},         {"lora_da", 8, 576, 1024, 1, 0, 0},
+    {"decode_1", 1, 49152, 576, 0, 1, 0},     {"decode_1_ffn", 1, 14336, 4096, 0, 1, 0}, {"decode_2", 2, 49152, 576, 0, 1, 0},
+    {"decode_8", 8, 49152, 576, 0, 1, 0},     {"decode_16", 16, 49152, 576, 0, 1, 0},
 };
 
 static double now(clockid_t clock) {
@@ -58,9 +58,18 @@ static void *filled(sn_dtype form, int64_t n, size_t *bytes) {
     return p;
 }
 
-static void bench(const sn_gemm_isa *isa, const struct shape *s, sn_dtype form, sn_dtype c_form, int threads, sn_team *team, double seconds) {
+static void bench(const sn_gemm_isa *isa, const struct shape *s, sn_dtype form, sn_dtype c_form, int threads, sn_team *team,
+                  double seconds) {
     size_t a_bytes, b_bytes, c_bytes;
-    sn_gemm g = {.m = s->m, .n = s->n, .k = s->k, .a_form = form, .b_form = form, .c_form = c_form, .trans_a = s->trans_a, .trans_b = s->trans_b};
+    sn_gemm g = {.m = s->m,
+                 .n = s->n,
+                 .k = s->k,
+                 .a_form = form,
+                 .b_form = form,
+                 .c_form = c_form,
+                 .trans_a = s->trans_a,
+                 .trans_b = s->trans_b,
+                 .accumulate = s->accumulate};
     g.lda = s->trans_a ? s->m : s->k;
     g.ldb = s->trans_b ? s->k : s->n;
     g.ldc = s->n;
@@ -80,8 +89,8 @@ static void bench(const sn_gemm_isa *isa, const struct shape *s, sn_dtype form, 
         if (c < cpu) cpu = c;
     }
     double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k, bytes = (double)(a_bytes + b_bytes + c_bytes);
-    printf("%-13s %6ld %6ld %6ld %d %d %-4s %-4s %8.1f GFLOP/s %6.1f GB/s", s->name, (long)s->m, (long)s->n, (long)s->k, s->trans_a, s->trans_b,
-           sn_dtype_name(form), sn_dtype_name(c_form), flops / wall * 1e-9, bytes / wall * 1e-9);
+    printf("%-13s %6ld %6ld %6ld %d %d %-4s %-4s %8.1f GFLOP/s %6.1f GB/s", s->name, (long)s->m, (long)s->n, (long)s->k, s->trans_a,
+           s->trans_b, sn_dtype_name(form), sn_dtype_name(c_form), flops / wall * 1e-9, bytes / wall * 1e-9);
     if (threads == 1) printf("  cpu %8.1f GFLOP/s", flops / cpu * 1e-9);
     printf("  scratch %.2f MiB\n", (double)scratch_bytes / (1 << 20));
     fflush(stdout);
@@ -94,7 +103,11 @@ static void bench(const sn_gemm_isa *isa, const struct shape *s, sn_dtype form, 
 int main(int argc, char **argv) {
     int threads = argc > 1 ? atoi(argv[1]) : sn_cpu_count();
     uint32_t have = sn_cpu_features();
-    const char *want = argc > 2 ? argv[2] : have & SN_CPU_AVX512_BF16 ? "avx512_bf16" : have & SN_CPU_AVX512 ? "avx512" : have & SN_CPU_AVX2 ? "avx2" : "cpu";
+    const char *want = argc > 2 && strcmp(argv[2], "native") ? argv[2]
+                       : have & SN_CPU_AVX512_BF16           ? "avx512_bf16"
+                       : have & SN_CPU_AVX512                ? "avx512"
+                       : have & SN_CPU_AVX2                  ? "avx2"
+                                                             : "cpu";
     double seconds = argc > 3 ? atof(argv[3]) : 0.5;
     const char *only = argc > 4 ? argv[4] : "";
     const sn_gemm_isa *isa = !strcmp(want, "avx512_bf16") ? &sn_gemm_avx512_bf16
@@ -107,7 +120,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strncmp(shapes[i].name, only, strlen(only)) != 0) continue;
         bench(isa, &shapes[i], SN_F32, SN_F32, threads, team, seconds);
-        bench(isa, &shapes[i], SN_BF16, SN_BF16, threads, team, seconds);
+        bench(isa, &shapes[i], SN_BF16, shapes[i].accumulate ? SN_F32 : SN_BF16, threads, team, seconds);
     }
     sn_team_close(team);
     return 0;

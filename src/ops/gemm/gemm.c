@@ -8,15 +8,15 @@
 #include "tensor/convert.h"
 
 enum {
-    COLUMNS = 192,           /* most columns of a task: with a K block, less than half an L2 cache */
-    COLUMNS_DECODED = 256,   /* the same where B's rows are decoded by blocks of up to 256 columns */
-    ROWS = 1024,             /* most rows packed at once, so that B is packed seldom */
-    A_BYTES = 6 << 20,       /* about the largest packed A: it streams from L3 */
-    PACK_GROUP = 8,          /* panels that one task packs */
-    PACK_K = 64,             /* k that are packed before the next panel: lines shared by panels stay in L1 */
-    DECODE_ROWS = 8,         /* rows of a quantised [K,N] B decoded at once */
-    DOT_ROWS = 32,           /* rows of B in a task of the M = 1 path */
-    SMALL = 1 << 16          /* multiplications below which the caller alone is faster */
+    COLUMNS = 192,         /* most columns of a task: with a K block, less than half an L2 cache */
+    COLUMNS_DECODED = 256, /* the same where B's rows are decoded by blocks of up to 256 columns */
+    ROWS = 1024,           /* most rows packed at once, so that B is packed seldom */
+    A_BYTES = 6 << 20,     /* about the largest packed A: it streams from L3 */
+    PACK_GROUP = 8,        /* panels that one task packs */
+    PACK_K = 64,           /* k that are packed before the next panel: lines shared by panels stay in L1 */
+    DECODE_ROWS = 8,       /* rows of a quantised [K,N] B decoded at once */
+    DOT_ROWS = 32,         /* rows of B in a task of the M = 1 path */
+    SMALL = 1 << 16        /* multiplications below which the caller alone is faster */
 };
 
 /* Where everything goes; follows from extents, forms and the number of threads. */
@@ -24,10 +24,10 @@ typedef struct layout {
     const sn_gemm_isa *isa;
     const sn_gemm *g;
     bool pairs, decodes, direct; /* direct: tiles go straight to an f32 C */
-    int64_t steps;       /* of K: one or, with pairs, two k */
-    int64_t block;       /* steps of a K block */
-    int64_t stretch;     /* steps of A packed at once: whole blocks, or all of K */
-    int64_t rows;        /* rows packed at once: whole panels */
+    int64_t steps;               /* of K: one or, with pairs, two k */
+    int64_t block;               /* steps of a K block */
+    int64_t stretch;             /* steps of A packed at once: whole blocks, or all of K */
+    int64_t rows;                /* rows packed at once: whole panels */
     int64_t most_columns;
     size_t a_bytes, b_bytes, c_bytes, decode_bytes, member_bytes;
 } layout;
@@ -37,9 +37,7 @@ static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static bool by_dots(const sn_gemm *g) {
-    return g->m == 1 && g->trans_b && !g->chain && !g->accumulate && sn_dtype_is_float(g->b_form);
-}
+static bool by_dots(const sn_gemm *g) { return g->m == 1 && g->trans_b && !g->chain && !g->accumulate && sn_dtype_is_float(g->b_form); }
 
 static layout lay_out(const sn_gemm_isa *isa, const sn_gemm *g) {
     layout l = {.isa = isa, .g = g};
@@ -86,7 +84,9 @@ static const void *at(sn_dtype form, const void *base, int64_t index) {
 void sn_gemm_load_row(sn_dtype form, const void *from, int64_t stride, int64_t n, float *out) {
     for (int64_t i = 0; i < n; i++) {
         const void *p = at(form, from, i * stride);
-        out[i] = form == SN_F32 ? *(const float *)p : form == SN_BF16 ? sn_bf16_to_f32(*(const uint16_t *)p) : sn_f16_to_f32(*(const uint16_t *)p);
+        out[i] = form == SN_F32    ? *(const float *)p
+                 : form == SN_BF16 ? sn_bf16_to_f32(*(const uint16_t *)p)
+                                   : sn_f16_to_f32(*(const uint16_t *)p);
     }
 }
 
@@ -163,7 +163,8 @@ static void pack_decoded_b(const layout *l, int64_t col, int64_t columns, int64_
     for (int64_t i = 0; i < k; i += DECODE_ROWS) {
         pk.k = least(DECODE_ROWS, k - i);
         pk.ld = whole;
-        for (int64_t r = 0; r < pk.k; r++) sn_to_f32(g->b_form, at(g->b_form, g->b, (k0 + i + r) * g->ldb + col), whole, decoded + r * whole);
+        for (int64_t r = 0; r < pk.k; r++)
+            sn_to_f32(g->b_form, at(g->b_form, g->b, (k0 + i + r) * g->ldb + col), whole, decoded + r * whole);
         for (int64_t c = 0; c < columns; c += nr) {
             pk.valid = (int)least(nr, columns - c);
             pk.from = decoded + c;
@@ -206,9 +207,9 @@ static void tile_task(void *context, int64_t task, int member) {
             float *c = l->direct ? (float *)g->c + (p->row0 + row) * g->ldc + col : partial + (one_block ? 0 : row - part) * ldc;
             for (int64_t j = 0; j < columns; j += isa->nr)
                 for (int64_t i = row; i < end; i += isa->mr)
-                    (l->pairs ? isa->tile_pairs : isa->tile)(block, packed_a(p, step, block, i / isa->mr), b + j * block, c + (i - row) * ldc + j, ldc,
-                                                             (int)least(isa->mr, end - i), (int)least(isa->nr, columns - j), fresh,
-                                                             last && g->bias ? bias + j : NULL);
+                    (l->pairs ? isa->tile_pairs : isa->tile)(block, packed_a(p, step, block, i / isa->mr), b + j * block,
+                                                             c + (i - row) * ldc + j, ldc, (int)least(isa->mr, end - i),
+                                                             (int)least(isa->nr, columns - j), fresh, last && g->bias ? bias + j : NULL);
             for (int64_t i = row; last && !l->direct && i < end; i++)
                 isa->store(g->c_form, c + (i - row) * ldc, columns, (void *)at(g->c_form, g->c, (p->row0 + i) * g->ldc + col));
         }

@@ -70,14 +70,11 @@ INLINE void tile_of(int m, int nv, int64_t steps, const uint32_t *a, const uint3
         for (int v = 0; v < nv; v++) store_some(c + i * ldc + 8 * v, n - 8 * v, acc[i][v]);
 }
 
-#define SN_TILE_CASE(m)                                                                                            \
-    case m:                                                                                                        \
-        if (n == NR)                                                                                               \
-            tile_of(m, 2, steps, a, b, c, ldc, NR, fresh, bias);                                                   \
-        else if (n > 8)                                                                                            \
-            tile_of(m, 2, steps, a, b, c, ldc, n, fresh, bias);                                                    \
-        else                                                                                                       \
-            tile_of(m, 1, steps, a, b, c, ldc, n, fresh, bias);                                                    \
+#define SN_TILE_CASE(m)                                                     \
+    case m:                                                                 \
+        if (n == NR) tile_of(m, 2, steps, a, b, c, ldc, NR, fresh, bias);   \
+        else if (n > 8) tile_of(m, 2, steps, a, b, c, ldc, n, fresh, bias); \
+        else tile_of(m, 1, steps, a, b, c, ldc, n, fresh, bias);            \
         break;
 
 static void tile(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh, const float *bias) {
@@ -163,15 +160,12 @@ INLINE void pack_rows(const sn_gemm_pack *p, uint32_t *out) {
 
 static void pack(const sn_gemm_pack *p, uint32_t *out) {
     if (p->k_rows) {
-        if (p->valid < p->width || (p->width == 6 && p->ld < 8))
-            sn_gemm_pack_any(p, out);
-        else
-            pack_rows(p, out);
+        if (p->valid < p->width || (p->width == 6 && p->ld < 8)) sn_gemm_pack_any(p, out);
+        else pack_rows(p, out);
         return;
     }
     int64_t per_unit = p->form == SN_F32 ? 1 : 2, units = p->k / per_unit / 4 * 4;
-    if (p->width == 6)
-        pack_transposed(p, 0, 6, units, out);
+    if (p->width == 6) pack_transposed(p, 0, 6, units, out);
     else
         for (int c = 0; c < p->width; c += 8) pack_transposed(p, c, 8, units, out);
     sn_gemm_pack_steps(p, units * per_unit, p->k, out);
@@ -183,14 +177,14 @@ static void dots(const float *x, const void *b, int64_t ldb, sn_dtype form, int6
     for (int r = 0; r < SN_GEMM_DOTS; r++) row[r] = (const char *)b + (r < rows ? r : 0) * ldb * size;
     __m256 low[SN_GEMM_DOTS], high[SN_GEMM_DOTS]; /* lanes 0-7 and 8-15 */
     for (int r = 0; r < SN_GEMM_DOTS; r++) low[r] = high[r] = _mm256_setzero_ps();
-#define DOTS_LOOP(form)                                                                                            \
-    for (; i + 16 <= k; i += 16) {                                                                                 \
-        __m256 x0 = _mm256_loadu_ps(x + i), x1 = _mm256_loadu_ps(x + i + 8);                                       \
-        _Pragma("GCC unroll 4") for (int r = 0; r < SN_GEMM_DOTS; r++) {                                           \
-            _mm_prefetch(row[r] + i * size + 1024, _MM_HINT_T0);                                                   \
-            low[r] = _mm256_fmadd_ps(x0, _mm256_castsi256_ps(load_row(form, row[r], i)), low[r]);                  \
-            high[r] = _mm256_fmadd_ps(x1, _mm256_castsi256_ps(load_row(form, row[r], i + 8)), high[r]);            \
-        }                                                                                                          \
+#define DOTS_LOOP(form)                                                                                 \
+    for (; i + 16 <= k; i += 16) {                                                                      \
+        __m256 x0 = _mm256_loadu_ps(x + i), x1 = _mm256_loadu_ps(x + i + 8);                            \
+        _Pragma("GCC unroll 4") for (int r = 0; r < SN_GEMM_DOTS; r++) {                                \
+            _mm_prefetch(row[r] + i * size + 1024, _MM_HINT_T0);                                        \
+            low[r] = _mm256_fmadd_ps(x0, _mm256_castsi256_ps(load_row(form, row[r], i)), low[r]);       \
+            high[r] = _mm256_fmadd_ps(x1, _mm256_castsi256_ps(load_row(form, row[r], i + 8)), high[r]); \
+        }                                                                                               \
     }
     if (form == SN_F32) {
         DOTS_LOOP(SN_F32)

@@ -7,7 +7,8 @@
 
 INLINE __m512 step_f32(__m512 acc, __m512 a, __m512 b) { return _mm512_fmadd_ps(a, b, acc); }
 
-void sn_gemm_avx512_tile(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh, const float *bias) {
+void sn_gemm_avx512_tile(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh,
+                         const float *bias) {
     tile_any(step_f32, steps, a, b, c, ldc, m, n, fresh, bias);
 }
 
@@ -90,7 +91,8 @@ INLINE void pack_rows(const sn_gemm_pack *p, uint32_t *out) {
             if (p->pairs) {
                 const uint16_t *h = (const uint16_t *)p->from + k * p->ld + c;
                 v = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, h));
-                if (k + 1 < p->k) v = _mm512_or_si512(v, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, h + p->ld)), 16));
+                if (k + 1 < p->k)
+                    v = _mm512_or_si512(v, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, h + p->ld)), 16));
             } else {
                 v = load_row(p->form, p->from, k * p->ld + c, mask);
             }
@@ -102,10 +104,8 @@ INLINE void pack_rows(const sn_gemm_pack *p, uint32_t *out) {
 
 void sn_gemm_avx512_pack(const sn_gemm_pack *p, uint32_t *out) {
     if (p->k_rows) {
-        if (p->form == SN_F32)
-            pack_rows(&(sn_gemm_pack){p->from, p->ld, SN_F32, true, false, p->width, p->valid, p->k}, out);
-        else
-            pack_rows(p, out);
+        if (p->form == SN_F32) pack_rows(&(sn_gemm_pack){p->from, p->ld, SN_F32, true, false, p->width, p->valid, p->k}, out);
+        else pack_rows(p, out);
         return;
     }
     int64_t per_unit = p->form == SN_F32 ? 1 : 2, units = p->k / per_unit / 4 * 4;
@@ -115,10 +115,8 @@ void sn_gemm_avx512_pack(const sn_gemm_pack *p, uint32_t *out) {
             pack_transposed(&(sn_gemm_pack){p->from, p->ld, SN_F32, false, false, p->width, p->valid, p->k}, c, 16, units, out);
         else if (p->form == SN_F32)
             pack_transposed(&(sn_gemm_pack){p->from, p->ld, SN_F32, false, false, p->width, p->valid, p->k}, c, 12, units, out);
-        else if (step == 16)
-            pack_transposed(p, c, 16, units, out);
-        else
-            pack_transposed(p, c, 12, units, out);
+        else if (step == 16) pack_transposed(p, c, 16, units, out);
+        else pack_transposed(p, c, 12, units, out);
     }
     int64_t steps = p->pairs ? (p->k + 1) / 2 : p->k, done = units * (p->pairs ? 1 : per_unit);
     sn_gemm_pack_steps(p, done, steps, out);
@@ -130,26 +128,28 @@ void sn_gemm_avx512_dots(const float *x, const void *b, int64_t ldb, sn_dtype fo
     for (int r = 0; r < SN_GEMM_DOTS; r++) row[r] = (const char *)b + (r < rows ? r : 0) * ldb * size;
     __m512 acc[SN_GEMM_DOTS] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
     int64_t i = 0;
-#define DOTS_LOOP(load)                                                                                            \
-    for (; i + 16 <= k; i += 16) {                                                                                 \
-        __m512 xv = _mm512_loadu_ps(x + i);                                                                        \
-        _Pragma("GCC unroll 4") for (int r = 0; r < SN_GEMM_DOTS; r++) {                                           \
-            _mm_prefetch(row[r] + i * size + 1024, _MM_HINT_T0);                                                   \
-            acc[r] = _mm512_fmadd_ps(xv, load, acc[r]);                                                            \
-        }                                                                                                          \
+    /* Short rows lie close together: the same place of the next group of rows is what comes next. */
+    int64_t ahead = ldb * size <= 2048 ? SN_GEMM_DOTS * ldb * size : 1024;
+#define DOTS_LOOP(vectors, load)                                                                                             \
+    for (; i + 16 * vectors <= k; i += 16 * vectors) {                                                                       \
+        _Pragma("GCC unroll 4") for (int r = 0; r < SN_GEMM_DOTS; r++) _mm_prefetch(row[r] + i * size + ahead, _MM_HINT_T0); \
+        _Pragma("GCC unroll 2") for (int64_t e = i; e < i + 16 * vectors; e += 16) {                                         \
+            __m512 xv = _mm512_loadu_ps(x + e);                                                                              \
+            _Pragma("GCC unroll 4") for (int r = 0; r < SN_GEMM_DOTS; r++) acc[r] = _mm512_fmadd_ps(xv, load, acc[r]);       \
+        }                                                                                                                    \
     }
     if (form == SN_F32) {
-        DOTS_LOOP(_mm512_loadu_ps((const float *)row[r] + i))
+        DOTS_LOOP(1, _mm512_loadu_ps((const float *)row[r] + e))
     } else if (form == SN_BF16) {
-        DOTS_LOOP(widen(SN_BF16, _mm256_loadu_si256((const __m256i *)(row[r] + 2 * i))))
+        DOTS_LOOP(2, widen(SN_BF16, _mm256_loadu_si256((const __m256i *)(row[r] + 2 * e))))
     } else {
-        DOTS_LOOP(widen(SN_F16, _mm256_loadu_si256((const __m256i *)(row[r] + 2 * i))))
+        DOTS_LOOP(2, widen(SN_F16, _mm256_loadu_si256((const __m256i *)(row[r] + 2 * e))))
     }
 #undef DOTS_LOOP
-    if (i < k) {
+    for (; i < k; i += 16) {
         __m512 xv = _mm512_loadu_ps(x + i);
-        for (int r = 0; r < SN_GEMM_DOTS; r++)
-            acc[r] = _mm512_fmadd_ps(xv, _mm512_castsi512_ps(load_row(form, row[r], i, (__mmask16)((1 << (k - i)) - 1))), acc[r]);
+        __mmask16 mask = (__mmask16)(k - i >= 16 ? 0xffff : (1 << (k - i)) - 1);
+        for (int r = 0; r < SN_GEMM_DOTS; r++) acc[r] = _mm512_fmadd_ps(xv, _mm512_castsi512_ps(load_row(form, row[r], i, mask)), acc[r]);
     }
     for (int r = 0; r < rows; r++) {
         __m256 h = _mm256_add_ps(_mm512_castps512_ps256(acc[r]), _mm512_extractf32x8_ps(acc[r], 1));
@@ -182,5 +182,11 @@ void sn_gemm_avx512_store(sn_dtype form, const float *row, int64_t n, void *out)
     }
 }
 
-const sn_gemm_isa sn_gemm_avx512 = {.mr = MR, .nr = NR, .step_block = 384, .rows_block = MR, .pack = sn_gemm_avx512_pack, .tile = sn_gemm_avx512_tile,
-                                    .dots = sn_gemm_avx512_dots, .store = sn_gemm_avx512_store};
+const sn_gemm_isa sn_gemm_avx512 = {.mr = MR,
+                                    .nr = NR,
+                                    .step_block = 384,
+                                    .rows_block = MR,
+                                    .pack = sn_gemm_avx512_pack,
+                                    .tile = sn_gemm_avx512_tile,
+                                    .dots = sn_gemm_avx512_dots,
+                                    .store = sn_gemm_avx512_store};

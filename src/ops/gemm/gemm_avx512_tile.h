@@ -59,12 +59,10 @@ INLINE void tile_of(int m, int nv, step_fn *step, int64_t steps, const uint32_t 
         for (int v = 0; v < nv; v++) _mm512_mask_storeu_ps(c + i * ldc + 16 * v, mask[v], acc[i][v]);
 }
 
-#define SN_TILE_CASE(m)                                                                                            \
-    case m:                                                                                                        \
-        if (n > 16)                                                                                                \
-            tile_of(m, 2, step, steps, a, b, c, ldc, n, fresh, bias);                                              \
-        else                                                                                                       \
-            tile_of(m, 1, step, steps, a, b, c, ldc, n, fresh, bias);                                              \
+#define SN_TILE_CASE(m)                                                       \
+    case m:                                                                   \
+        if (n > 16) tile_of(m, 2, step, steps, a, b, c, ldc, n, fresh, bias); \
+        else tile_of(m, 1, step, steps, a, b, c, ldc, n, fresh, bias);        \
         break;
 
 INLINE void tile_any(step_fn *step, int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh,
@@ -86,7 +84,8 @@ INLINE void tile_any(step_fn *step, int64_t steps, const uint32_t *a, const uint
 }
 
 void sn_gemm_avx512_pack(const sn_gemm_pack *p, uint32_t *out);
-void sn_gemm_avx512_tile(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh, const float *bias);
+void sn_gemm_avx512_tile(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh,
+                         const float *bias);
 void sn_gemm_avx512_dots(const float *x, const void *b, int64_t ldb, sn_dtype form, int64_t k, int rows, float *out);
 void sn_gemm_avx512_store(sn_dtype form, const float *row, int64_t n, void *out);
 

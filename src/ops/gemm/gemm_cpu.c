@@ -55,5 +55,11 @@ static void dots(const float *x, const void *b, int64_t ldb, sn_dtype form, int6
     }
 }
 
-const sn_gemm_isa sn_gemm_cpu = {
-    .mr = MR, .nr = NR, .step_block = 256, .rows_block = 64, .pack = sn_gemm_pack_any, .tile = tile, .dots = dots, .store = sn_gemm_store_row};
+const sn_gemm_isa sn_gemm_cpu = {.mr = MR,
+                                 .nr = NR,
+                                 .step_block = 256,
+                                 .rows_block = 64,
+                                 .pack = sn_gemm_pack_any,
+                                 .tile = tile,
+                                 .dots = dots,
+                                 .store = sn_gemm_store_row};

@@ -86,7 +86,8 @@ static void run(int isa, const sn_gemm *g, void *c, int threads) {
 }
 
 static bool exact(int isa, const sn_gemm *g) {
-    if (isas[isa].needs == SN_CPU_AVX512_BF16 && g->a_form == SN_BF16 && g->b_form == SN_BF16 && !(g->m == 1 && g->trans_b && !g->chain)) return false;
+    if (isas[isa].needs == SN_CPU_AVX512_BF16 && g->a_form == SN_BF16 && g->b_form == SN_BF16 && !(g->m == 1 && g->trans_b && !g->chain))
+        return false;
     return true;
 }
 
@@ -106,10 +107,8 @@ static void check(sn_gemm g, int pad, uint32_t seed) {
     bool by_lanes = g.m == 1 && g.trans_b && !g.chain && !g.accumulate;
     void *want = make(g.c_form, c_n, seed + 3), *start = make(g.c_form, c_n, seed + 3), *got = make(g.c_form, c_n, seed + 3);
     size_t bytes = (size_t)c_n * elem(g.c_form);
-    if (by_lanes)
-        run(0, &g, want, 1);
-    else
-        naive(&g, want);
+    if (by_lanes) run(0, &g, want, 1);
+    else naive(&g, want);
     for (int i = 0; i < ISAS; i++)
         for (int t = 1; t < 4; t++) {
             if (!runs(i)) continue;
@@ -121,8 +120,8 @@ static void check(sn_gemm g, int pad, uint32_t seed) {
                 double tolerance = (double)g.k * 0x1p-20 + (g.c_form == SN_F32 ? 0 : 0.02 * sqrt((double)g.k));
                 if (!(worst <= tolerance)) fail_msg("%s %ldx%ldx%ld: error %g", isas[i].name, g.m, g.n, g.k, worst);
             } else if (memcmp(got, want, bytes) != 0) {
-                fail_msg("%s, %d threads, %ldx%ldx%ld ta %d tb %d forms %s %s %s: other bits", isas[i].name, t, g.m, g.n, g.k, g.trans_a, g.trans_b,
-                         sn_dtype_name(g.a_form), sn_dtype_name(g.b_form), sn_dtype_name(g.c_form));
+                fail_msg("%s, %d threads, %ldx%ldx%ld ta %d tb %d forms %s %s %s: other bits", isas[i].name, t, g.m, g.n, g.k, g.trans_a,
+                         g.trans_b, sn_dtype_name(g.a_form), sn_dtype_name(g.b_form), sn_dtype_name(g.c_form));
             }
         }
     free(a);
@@ -135,13 +134,14 @@ static void check(sn_gemm g, int pad, uint32_t seed) {
 
 static void all_transpositions_and_odd_shapes(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{0, 3, 4},   {3, 0, 4},    {3, 4, 0},    {1, 1, 1},     {1, 37, 19},  {2, 8, 5},     {5, 31, 1},   {7, 17, 13},
-                                        {12, 32, 8}, {13, 33, 67}, {29, 8, 97},  {31, 70, 3},   {64, 16, 40}, {37, 131, 53}, {53, 9, 401}, {3, 211, 411},
-                                        {1, 65, 64}, {97, 67, 31}, {6, 16, 777}, {100, 200, 16}};
+    static const int64_t shapes[][3] = {{0, 3, 4},    {3, 0, 4},     {3, 4, 0},    {1, 1, 1},    {1, 37, 19},  {2, 8, 5},     {5, 31, 1},
+                                        {7, 17, 13},  {12, 32, 8},   {13, 33, 67}, {29, 8, 97},  {31, 70, 3},  {64, 16, 40},  {37, 131, 53},
+                                        {53, 9, 401}, {3, 211, 411}, {1, 65, 64},  {97, 67, 31}, {6, 16, 777}, {100, 200, 16}};
     uint32_t seed = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int t = 0; t < 4; t++)
-            check((sn_gemm){.m = shapes[s][0], .n = shapes[s][1], .k = shapes[s][2], .trans_a = t & 1, .trans_b = t & 2}, t == 2 ? 3 : 0, seed++);
+            check((sn_gemm){.m = shapes[s][0], .n = shapes[s][1], .k = shapes[s][2], .trans_a = t & 1, .trans_b = t & 2}, t == 2 ? 3 : 0,
+                  seed++);
 }
 
 static void all_forms(void **state) {
@@ -152,9 +152,23 @@ static void all_forms(void **state) {
         for (int b = 0; b < 3; b++)
             for (int c = 0; c < 3; c++)
                 for (int t = 0; t < 4; t++) {
-                    check((sn_gemm){.m = 15, .n = 35, .k = 41, .a_form = forms[a], .b_form = forms[b], .c_form = forms[c], .trans_a = t & 1, .trans_b = t & 2},
+                    check((sn_gemm){.m = 15,
+                                    .n = 35,
+                                    .k = 41,
+                                    .a_form = forms[a],
+                                    .b_form = forms[b],
+                                    .c_form = forms[c],
+                                    .trans_a = t & 1,
+                                    .trans_b = t & 2},
                           t, seed++);
-                    check((sn_gemm){.m = 1, .n = 21, .k = 37, .a_form = forms[a], .b_form = forms[b], .c_form = forms[c], .trans_a = t & 1, .trans_b = t & 2},
+                    check((sn_gemm){.m = 1,
+                                    .n = 21,
+                                    .k = 37,
+                                    .a_form = forms[a],
+                                    .b_form = forms[b],
+                                    .c_form = forms[c],
+                                    .trans_a = t & 1,
+                                    .trans_b = t & 2},
                           0, seed++);
                 }
 }
@@ -165,7 +179,8 @@ static void accumulates_and_chains(void **state) {
         check((sn_gemm){.m = 17, .n = 40, .k = 300, .trans_a = t & 1, .trans_b = t & 2, .accumulate = true}, 1, 300 + (uint32_t)t);
         check((sn_gemm){.m = 1, .n = 40, .k = 300, .trans_a = t & 1, .trans_b = t & 2, .accumulate = true}, 0, 310 + (uint32_t)t);
         check((sn_gemm){.m = 1, .n = 40, .k = 500, .trans_a = t & 1, .trans_b = t & 2, .chain = true}, 0, 320 + (uint32_t)t);
-        check((sn_gemm){.m = 5, .n = 40, .k = 900, .b_form = SN_BF16, .c_form = SN_BF16, .trans_a = t & 1, .trans_b = t & 2}, 0, 330 + (uint32_t)t);
+        check((sn_gemm){.m = 5, .n = 40, .k = 900, .b_form = SN_BF16, .c_form = SN_BF16, .trans_a = t & 1, .trans_b = t & 2}, 0,
+              330 + (uint32_t)t);
     }
 }
 
@@ -217,7 +232,8 @@ static void bits_do_not_depend_on_the_offset(void **state) {
     float whole[M * N], part[M * N];
     for (int i = 0; i < ISAS; i++) {
         if (!runs(i)) continue;
-        sn_gemm g = {.m = M, .n = N, .k = K, .a = a, .b = b, .lda = K, .ldb = K, .ldc = N, .a_form = SN_BF16, .b_form = SN_BF16, .trans_b = true};
+        sn_gemm g = {
+            .m = M, .n = N, .k = K, .a = a, .b = b, .lda = K, .ldb = K, .ldc = N, .a_form = SN_BF16, .b_form = SN_BF16, .trans_b = true};
         run(i, &g, whole, 2);
         static const int rows[][2] = {{0, 1}, {1, 13}, {14, 47}};
         for (int r = 0; r < 3; r++) {
@@ -245,7 +261,8 @@ static void bf16_pairs_are_close(void **state) {
     if (!runs(3)) skip();
     void *a = make(SN_BF16, M * K, 701), *b = make(SN_BF16, N * K, 702);
     float got[M * N];
-    sn_gemm g = {.m = M, .n = N, .k = K, .a = a, .b = b, .lda = K, .ldb = K, .ldc = N, .a_form = SN_BF16, .b_form = SN_BF16, .trans_b = true};
+    sn_gemm g = {
+        .m = M, .n = N, .k = K, .a = a, .b = b, .lda = K, .ldb = K, .ldc = N, .a_form = SN_BF16, .b_form = SN_BF16, .trans_b = true};
     run(3, &g, got, 2);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
@@ -270,7 +287,8 @@ static void scratch_never_falls_when_a_call_grows(void **state) {
             for (uint32_t s = 0; s < 300; s++) {
                 sn_rng4 r = sn_philox(7, s, (uint32_t)i, (uint32_t)f, 0, 0);
                 int64_t scale = (int64_t[]){40, 700, 5000}[s % 3];
-                sn_gemm g = {.m = 1 + r.v[0] % scale, .n = 1 + r.v[1] % scale, .k = 1 + r.v[2] % scale, .c_form = forms[f & 1], .chain = true};
+                sn_gemm g = {
+                    .m = 1 + r.v[0] % scale, .n = 1 + r.v[1] % scale, .k = 1 + r.v[2] % scale, .c_form = forms[f & 1], .chain = true};
                 g.a_form = g.b_form = forms[f >> 1];
                 size_t bytes = sn_gemm_scratch(isas[i].isa, &g, 2);
                 assert_true(bytes <= sn_gemm_scratch(isas[i].isa, &g, 3));
@@ -285,9 +303,14 @@ static void scratch_never_falls_when_a_call_grows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_transpositions_and_odd_shapes), cmocka_unit_test(all_forms), cmocka_unit_test(accumulates_and_chains),
-        cmocka_unit_test(large), cmocka_unit_test(quantised_b), cmocka_unit_test(bits_do_not_depend_on_the_offset),
-        cmocka_unit_test(bf16_pairs_are_close), cmocka_unit_test(scratch_never_falls_when_a_call_grows),
+        cmocka_unit_test(all_transpositions_and_odd_shapes),
+        cmocka_unit_test(all_forms),
+        cmocka_unit_test(accumulates_and_chains),
+        cmocka_unit_test(large),
+        cmocka_unit_test(quantised_b),
+        cmocka_unit_test(bits_do_not_depend_on_the_offset),
+        cmocka_unit_test(bf16_pairs_are_close),
+        cmocka_unit_test(scratch_never_falls_when_a_call_grows),
     };
     return cmocka_run_group_tests(tests, open_teams, close_teams);
 }

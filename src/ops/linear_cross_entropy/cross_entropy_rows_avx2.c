@@ -46,7 +46,8 @@ static void softmax(float *x, int64_t n, float max, float factor, bool bf16) {
             __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
             __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
             rounded = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(_mm256_cmp_ps(e, e, _CMP_UNORD_Q))), 16);
-            _mm_storeu_si128((__m128i *)((uint16_t *)x + i), _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
+            _mm_storeu_si128((__m128i *)((uint16_t *)x + i),
+                             _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
         } else {
             _mm256_storeu_ps(x + i, e);
         }

@@ -19,8 +19,8 @@ static sn_status shape(sn_call *c) {
     const sn_tensor *h = &c->in[H], *w = &c->in[W];
     char a[96], b[96];
     if (w->shape.d[0] < 1 || w->shape.d[1] != h->shape.d[1])
-        return sn_fail(SN_ERR_SHAPE, "%s: w must be [V,%lld] to go with h %s, found %s", op, (long long)h->shape.d[1], sn_shape_text(&h->shape, a),
-                       sn_shape_text(&w->shape, b));
+        return sn_fail(SN_ERR_SHAPE, "%s: w must be [V,%lld] to go with h %s, found %s", op, (long long)h->shape.d[1],
+                       sn_shape_text(&h->shape, a), sn_shape_text(&w->shape, b));
     if (!sn_dtype_is_float(w->dtype) && !is_weight_format(w->dtype))
         return sn_fail(SN_ERR_SHAPE, "%s: w must be f32, bf16, f16 or a quantised weight, found %s", op, sn_dtype_name(w->dtype));
     if (want_dw && !sn_dtype_is_float(w->dtype))
@@ -52,14 +52,20 @@ static bool accepts(const sn_call *c, int input, sn_dtype form) {
 }
 
 /* The forward call has computed the gradients: its scale stands for the gradient of every token's loss. */
+/* The gradients are outputs of the forward node. One that nobody wants (of a frozen head, say) is not computed at all. */
 static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *want, sn_vid *din) {
     (void)dout;
-    const sn_node *n = &g->nodes[node];
+    sn_node *n = &g->nodes[node];
     for (int i = H; i <= W; i++) {
-        if (!want[i]) continue;
-        if (n->out[i + 1] == SN_NONE)
-            return sn_fail(SN_ERR_INTERNAL, "%s: the gradient of %s is wanted, but want_%s is 0", n->name, i == H ? "h" : "w", i == H ? "dh" : "dw");
-        din[i] = n->out[i + 1];
+        if (want[i]) {
+            if (n->out[i + 1] == SN_NONE)
+                return sn_fail(SN_ERR_INTERNAL, "%s: the gradient of %s is wanted, but want_%s is 0", n->name, i == H ? "h" : "w",
+                               i == H ? "dh" : "dw");
+            din[i] = n->out[i + 1];
+        } else {
+            n->attrs.i[i == H ? SN_LINEAR_CROSS_ENTROPY_WANT_DH : SN_LINEAR_CROSS_ENTROPY_WANT_DW] = 0;
+            n->out[i + 1] = SN_NONE;
+        }
     }
     return SN_OK;
 }
@@ -86,5 +92,6 @@ const sn_op sn_op_linear_cross_entropy = {
     .accepts = accepts,
     .grad = grad,
     .cost = cost,
-    .kernels = {sn_linear_cross_entropy_avx512_bf16, sn_linear_cross_entropy_avx512, sn_linear_cross_entropy_avx2, sn_linear_cross_entropy_cpu},
+    .kernels = {sn_linear_cross_entropy_avx512_bf16, sn_linear_cross_entropy_avx512, sn_linear_cross_entropy_avx2,
+                sn_linear_cross_entropy_cpu},
 };

@@ -14,12 +14,7 @@
 #include "program/kernel.h"
 
 /* Integer attributes. dw_dtype: f32, bf16 or f16. chunk: rows whose logits exist at a time; 0: chosen. */
-enum {
-    SN_LINEAR_CROSS_ENTROPY_WANT_DH,
-    SN_LINEAR_CROSS_ENTROPY_WANT_DW,
-    SN_LINEAR_CROSS_ENTROPY_DW_DTYPE,
-    SN_LINEAR_CROSS_ENTROPY_CHUNK
-};
+enum { SN_LINEAR_CROSS_ENTROPY_WANT_DH, SN_LINEAR_CROSS_ENTROPY_WANT_DW, SN_LINEAR_CROSS_ENTROPY_DW_DTYPE, SN_LINEAR_CROSS_ENTROPY_CHUNK };
 enum { SN_NO_LABEL = -100 };
 
 extern const sn_kernel sn_linear_cross_entropy_cpu[], sn_linear_cross_entropy_avx2[], sn_linear_cross_entropy_avx512[],

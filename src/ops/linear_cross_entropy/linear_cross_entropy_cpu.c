@@ -2,8 +2,8 @@
  * also asked when planning for another machine.
  *
  * A gradient of w in 16 bits cannot be summed up chunk by chunk without rounding each time, and a full f32 copy is what
- * the caller wants to avoid. Then, when there is more than one chunk, a second pass goes over blocks of the vocabulary with all labelled tokens:
- * it makes the logits again (a fourth product) and finishes dw block by block. Its bits are those of an f32 dw, rounded once. */
+ * the caller wants to avoid. Then, when there is more than one chunk, a second pass goes over blocks of the vocabulary with all labelled
+ * tokens: it makes the logits again (a fourth product) and finishes dw block by block. Its bits are those of an f32 dw, rounded once. */
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ typedef struct job {
     const sn_gemm_isa *isa;
     const sn_cross_entropy_rows *rows;
     int64_t tokens, width, vocabulary;
-    int64_t chunk;            /* rows of the first pass */
-    int64_t at_once, columns; /* rows that are gathered; vocabulary rows of a block of the second pass */
+    int64_t chunk;                            /* rows of the first pass */
+    int64_t at_once, columns;                 /* rows that are gathered; vocabulary rows of a block of the second pass */
     bool want_dh, want_dw, half, second_pass; /* half: the logits' gradient is bf16 */
     size_t index_at, max_at, factor_at, h_at, logits_at, dh_at, gemm_at, bytes;
     /* of a run */
@@ -39,29 +39,67 @@ typedef struct job {
     int64_t column, columns_now, row; /* block of the second pass */
 } job;
 
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t units(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
 static size_t place(job *j, size_t bytes) {
     size_t at = j->bytes;
     j->bytes += sn_round_up(bytes, 64);
     return at;
 }
 
+/* From one row of logits to the next: rows a multiple of 4 KiB apart would share the same sets of the L1 cache while they are packed. */
+static int64_t logits_stride(int64_t columns) { return units(columns, 16) + 16; }
+
 static sn_gemm logits_product(const job *j, int64_t rows, int64_t columns) {
     const sn_tensor *w = &j->c->in[1];
-    return (sn_gemm){.m = rows, .n = columns, .k = j->width, .a = j->h, .b = w->data, .c = j->logits, .lda = j->width, .ldb = j->width, .ldc = columns,
-                     .a_form = j->c->in[0].dtype, .b_form = w->dtype, .trans_b = true, .chain = true};
+    return (sn_gemm){.m = rows,
+                     .n = columns,
+                     .k = j->width,
+                     .a = j->h,
+                     .b = w->data,
+                     .c = j->logits,
+                     .lda = j->width,
+                     .ldb = j->width,
+                     .ldc = logits_stride(columns),
+                     .a_form = j->c->in[0].dtype,
+                     .b_form = w->dtype,
+                     .trans_b = true,
+                     .chain = true};
 }
 
 static sn_gemm dh_product(const job *j, int64_t rows, int64_t columns) {
     const sn_tensor *w = &j->c->in[1];
-    return (sn_gemm){.m = rows, .n = j->width, .k = columns, .a = j->logits, .b = w->data, .c = j->dh, .lda = j->half ? 2 * columns : columns,
-                     .ldb = j->width, .ldc = j->width, .a_form = j->half ? SN_BF16 : SN_F32, .b_form = w->dtype, .chain = true};
+    return (sn_gemm){.m = rows,
+                     .n = j->width,
+                     .k = columns,
+                     .a = j->logits,
+                     .b = w->data,
+                     .c = j->dh,
+                     .lda = (j->half ? 2 : 1) * logits_stride(columns),
+                     .ldb = j->width,
+                     .ldc = j->width,
+                     .a_form = j->half ? SN_BF16 : SN_F32,
+                     .b_form = w->dtype,
+                     .chain = true};
 }
 
 static sn_gemm dw_product(const job *j, int64_t rows, int64_t columns) {
     const sn_tensor *dw = &j->c->out[2];
-    return (sn_gemm){.m = columns, .n = j->width, .k = rows, .a = j->logits, .b = j->h, .c = dw->data, .lda = j->half ? 2 * columns : columns,
-                     .ldb = j->width, .ldc = j->width, .a_form = j->half ? SN_BF16 : SN_F32, .b_form = j->c->in[0].dtype, .c_form = dw->dtype,
-                     .trans_a = true, .chain = true};
+    return (sn_gemm){.m = columns,
+                     .n = j->width,
+                     .k = rows,
+                     .a = j->logits,
+                     .b = j->h,
+                     .c = dw->data,
+                     .lda = (j->half ? 2 : 1) * logits_stride(columns),
+                     .ldb = j->width,
+                     .ldc = j->width,
+                     .a_form = j->half ? SN_BF16 : SN_F32,
+                     .b_form = j->c->in[0].dtype,
+                     .c_form = dw->dtype,
+                     .trans_a = true,
+                     .chain = true};
 }
 
 static size_t products_scratch(const job *j, int64_t rows, int64_t columns, bool gradients, int n_threads) {
@@ -75,11 +113,9 @@ static size_t products_scratch(const job *j, int64_t rows, int64_t columns, bool
     return most;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t units(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
 static job lay_out(const sn_call *c, const sn_gemm_isa *isa, const sn_cross_entropy_rows *rows, int n_threads) {
-    job j = {.c = c, .isa = isa, .rows = rows, .tokens = c->in[0].shape.d[0], .width = c->in[0].shape.d[1], .vocabulary = c->in[1].shape.d[0]};
+    job j = {
+        .c = c, .isa = isa, .rows = rows, .tokens = c->in[0].shape.d[0], .width = c->in[0].shape.d[1], .vocabulary = c->in[1].shape.d[0]};
     j.want_dh = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DH] != 0;
     j.want_dw = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW] != 0;
     j.half = c->in[0].dtype == SN_BF16 && c->in[1].dtype == SN_BF16;
@@ -88,10 +124,11 @@ static job lay_out(const sn_call *c, const sn_gemm_isa *isa, const sn_cross_entr
     j.chunk = units(least(wanted, j.tokens), CHUNK_UNIT);
     j.second_pass = j.want_dw && c->out[2].dtype != SN_F32 && j.tokens > j.chunk;
     j.at_once = j.second_pass ? j.tokens : j.chunk;
-    int64_t cells = j.chunk * j.vocabulary;
+    int64_t cells = j.chunk * logits_stride(j.vocabulary);
     if (j.second_pass) {
         j.columns = least(units(j.vocabulary, 32), cells / j.tokens < 256 ? 256 : cells / j.tokens / 32 * 32);
-        if (j.columns * j.tokens > cells) cells = j.columns * j.tokens;
+        int64_t block_cells = j.tokens * logits_stride(j.columns);
+        if (block_cells > cells) cells = block_cells;
         j.max_at = place(&j, (size_t)j.tokens * 4);
         j.factor_at = place(&j, (size_t)j.tokens * 4);
     }
@@ -145,7 +182,7 @@ static void row_task(void *context, int64_t i, int member) {
     (void)member;
     const job *j = context;
     int64_t n = j->vocabulary, t = j->index[j->first + i], label = ((const int32_t *)j->c->in[2].data)[t];
-    float *x = j->logits + i * n, max = j->rows->max(x, n);
+    float *x = j->logits + i * logits_stride(n), max = j->rows->max(x, n);
     double sum = j->rows->sum_exp(x, n, max);
     ((float *)j->c->out[0].data)[t] = (float)((double)max + log(sum) - (double)x[label]);
     float factor = (float)((double)*(const float *)j->c->in[3].data / sum);
@@ -161,7 +198,7 @@ static void block_row_task(void *context, int64_t i, int member) {
     (void)member;
     const job *j = context;
     int64_t label = ((const int32_t *)j->c->in[2].data)[j->index[i]] - j->column;
-    to_gradient(j, j->logits + i * j->columns_now, j->columns_now, j->max[i], j->factor[i], label);
+    to_gradient(j, j->logits + i * logits_stride(j->columns_now), j->columns_now, j->max[i], j->factor[i], label);
 }
 
 static void multiply(const job *j, sn_gemm g) { sn_gemm_run(j->isa, &g, (char *)j->c->scratch + j->gemm_at, j->c->team); }
@@ -231,12 +268,12 @@ static void run(const sn_call *c, const sn_gemm_isa *isa, const sn_cross_entropy
 
 static bool takes(const sn_call *c) { return sn_dtype_is_float(c->in[0].dtype); }
 
-#define SN_CROSS_ENTROPY_KERNEL(isa, rows, text, bits)                                                             \
-    static size_t scratch_##isa(const sn_call *c, int n_threads) {                                                 \
-        return lay_out(c, &sn_gemm_##isa, &sn_cross_entropy_rows_##rows, n_threads).bytes;                         \
-    }                                                                                                              \
-    static void run_##isa(const sn_call *c) { run(c, &sn_gemm_##isa, &sn_cross_entropy_rows_##rows); }             \
-    const sn_kernel sn_linear_cross_entropy_##isa[] = {                                                            \
+#define SN_CROSS_ENTROPY_KERNEL(isa, rows, text, bits)                                                 \
+    static size_t scratch_##isa(const sn_call *c, int n_threads) {                                     \
+        return lay_out(c, &sn_gemm_##isa, &sn_cross_entropy_rows_##rows, n_threads).bytes;             \
+    }                                                                                                  \
+    static void run_##isa(const sn_call *c) { run(c, &sn_gemm_##isa, &sn_cross_entropy_rows_##rows); } \
+    const sn_kernel sn_linear_cross_entropy_##isa[] = {                                                \
         {.name = text, .device = SN_DEVICE_CPU, .needs = bits, .takes = takes, .scratch = scratch_##isa, .run = run_##isa}, {0}};
 
 SN_CROSS_ENTROPY_KERNEL(cpu, cpu, "reference", SN_CPU_REFERENCE)

@@ -31,7 +31,8 @@ typedef struct problem {
 } problem;
 
 static problem make(int64_t tokens, int64_t width, int64_t vocabulary, sn_dtype h_form, sn_dtype w_form, sn_dtype dw_form) {
-    problem p = {.tokens = tokens, .width = width, .vocabulary = vocabulary, .h_form = h_form, .w_form = w_form, .dw_form = dw_form, .scale = 0.25f};
+    problem p = {
+        .tokens = tokens, .width = width, .vocabulary = vocabulary, .h_form = h_form, .w_form = w_form, .dw_form = dw_form, .scale = 0.25f};
     size_t h = (size_t)(tokens * width) + 1, w = (size_t)(vocabulary * width);
     p.h = sn_alloc_zero(h, 4);
     p.w = sn_alloc_zero(w, 4);
@@ -177,7 +178,8 @@ static void finite_differences(void **state) {
                 }
                 *x = old;
                 double want = (sum[0] - sum[1]) / 0.02 * (double)p.scale, got = which ? dw[i] : dh[i];
-                if (!(fabs(want - got) < 2e-4)) fail_msg("%s %s[%ld]: %g, by differences %g", tables[table]->name, which ? "dw" : "dh", i, got, want);
+                if (!(fabs(want - got) < 2e-4))
+                    fail_msg("%s %s[%ld]: %g, by differences %g", tables[table]->name, which ? "dw" : "dh", i, got, want);
             }
         sn_free(dh);
         sn_free(dw);
@@ -188,7 +190,8 @@ static void finite_differences(void **state) {
 /* Chunks, threads and (but for bf16 pairs) processor families do not change a bit. */
 static void same_bits(void **state) {
     (void)state;
-    static const sn_dtype forms[][3] = {{SN_F32, SN_F32, SN_F32}, {SN_BF16, SN_BF16, SN_F32}, {SN_BF16, SN_F32, SN_BF16}, {SN_F32, SN_BF16, SN_F16}};
+    static const sn_dtype forms[][3] = {
+        {SN_F32, SN_F32, SN_F32}, {SN_BF16, SN_BF16, SN_F32}, {SN_BF16, SN_F32, SN_BF16}, {SN_F32, SN_BF16, SN_F16}};
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
         problem p = make(83, 21, 517, forms[f][0], forms[f][1], forms[f][2]), q = make(83, 21, 517, forms[f][0], forms[f][1], forms[f][2]);
         bool paired = forms[f][0] == SN_BF16 && forms[f][1] == SN_BF16;
@@ -306,8 +309,12 @@ static void shape_rule(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_in_double_precision),        cmocka_unit_test(finite_differences), cmocka_unit_test(same_bits),
-        cmocka_unit_test(dw_in_16_bits_is_rounded_once), cmocka_unit_test(tokens_without_a_label), cmocka_unit_test(extreme_logits),
+        cmocka_unit_test(as_in_double_precision),
+        cmocka_unit_test(finite_differences),
+        cmocka_unit_test(same_bits),
+        cmocka_unit_test(dw_in_16_bits_is_rounded_once),
+        cmocka_unit_test(tokens_without_a_label),
+        cmocka_unit_test(extreme_logits),
         cmocka_unit_test(shape_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,10 @@ static sn_status check_forms(const sn_call *c) {
     if (!sn_dtype_is_float(b) && !is_weight_format(b))
         return sn_fail(SN_ERR_SHAPE, "matmul: b must be f32, bf16, f16 or a quantised weight, found %s", sn_dtype_name(b));
     if (sn_dtype_is_float(a)) return SN_OK;
-    if (a != SN_Q8_1 && a != SN_Q8_K) return sn_fail(SN_ERR_SHAPE, "matmul: a must be f32, bf16, f16, q8_1 or q8_k, found %s", sn_dtype_name(a));
-    if (a != sn_quant_activation(b)) return sn_fail(SN_ERR_SHAPE, "matmul: a in %s does not go with b in %s", sn_dtype_name(a), sn_dtype_name(b));
+    if (a != SN_Q8_1 && a != SN_Q8_K)
+        return sn_fail(SN_ERR_SHAPE, "matmul: a must be f32, bf16, f16, q8_1 or q8_k, found %s", sn_dtype_name(a));
+    if (a != sn_quant_activation(b))
+        return sn_fail(SN_ERR_SHAPE, "matmul: a in %s does not go with b in %s", sn_dtype_name(a), sn_dtype_name(b));
     if (trans_a || !trans_b) return sn_fail(SN_ERR_SHAPE, "matmul: with a in %s, a must be [M,K] and b [N,K]", sn_dtype_name(a));
     return SN_OK;
 }
@@ -32,8 +34,9 @@ static sn_status shape(sn_call *c) {
     SN_TRY(sn_need_float_attr("matmul", "dtype", c->attrs.i[SN_MATMUL_DTYPE], &form));
     int64_t m = a->shape.d[trans_a], k = a->shape.d[!trans_a], bk = b->shape.d[trans_b], n = b->shape.d[!trans_b];
     if (k != bk)
-        return sn_fail(SN_ERR_SHAPE, "matmul: a %s%s sums over %lld, b %s%s over %lld", sn_shape_text(&a->shape, at), trans_a ? " transposed" : "",
-                       (long long)k, sn_shape_text(&b->shape, bt), trans_b ? " transposed" : "", (long long)bk);
+        return sn_fail(SN_ERR_SHAPE, "matmul: a %s%s sums over %lld, b %s%s over %lld", sn_shape_text(&a->shape, at),
+                       trans_a ? " transposed" : "", (long long)k, sn_shape_text(&b->shape, bt), trans_b ? " transposed" : "",
+                       (long long)bk);
     if (sn_has(c, BIAS)) {
         SN_TRY(sn_need_float("matmul", c, BIAS, "bias"));
         SN_TRY(sn_need_shape("matmul", c, BIAS, "bias", &(sn_shape){1, {n}}));
@@ -61,7 +64,8 @@ static bool accepts(const sn_call *c, int input, sn_dtype form) {
 static sn_vid product(sn_graph *g, const sn_node *n, sn_use x, bool trans_x, sn_use y, bool trans_y, sn_vid of, const char *suffix) {
     sn_attrs attrs = {.i = {[SN_MATMUL_TRANS_A] = trans_x, [SN_MATMUL_TRANS_B] = trans_y, [SN_MATMUL_DTYPE] = g->values[of].dtype}};
     sn_vid out[SN_MAX_OUT];
-    sn_nid id = sn_append(g, SN_OP_matmul, &attrs, 2, (sn_vid[]){x.value, y.value}, sn_name(g, "%s.%s", n->name ? n->name : "matmul", suffix), out);
+    sn_nid id =
+        sn_append(g, SN_OP_matmul, &attrs, 2, (sn_vid[]){x.value, y.value}, sn_name(g, "%s.%s", n->name ? n->name : "matmul", suffix), out);
     if (id != SN_NONE) {
         g->nodes[id].in[A].form = x.form;
         g->nodes[id].in[B].form = y.form;
@@ -78,11 +82,12 @@ static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *
     sn_dtype b_form = g->values[b.value].dtype, a_form = g->values[a.value].dtype;
     const char *name = n.name ? n.name : "matmul";
     if (want[B] && !sn_dtype_is_float(b_form))
-        return sn_fail(SN_ERR_UNSUPPORTED, "%s: the gradient of b in %s is wanted, but a quantised weight cannot be trained: freeze it or train an adapter", name,
-                       sn_dtype_name(b_form));
+        return sn_fail(SN_ERR_UNSUPPORTED,
+                       "%s: the gradient of b in %s is wanted, but a quantised weight cannot be trained: freeze it or train an adapter",
+                       name, sn_dtype_name(b_form));
     if (want[A] && (!sn_dtype_is_float(a_form) || (trans_a && !sn_dtype_is_float(b_form))))
-        return sn_fail(SN_ERR_UNSUPPORTED, "%s: no gradient of a in %s%s with b in %s", name, sn_dtype_name(a_form), trans_a ? " transposed" : "",
-                       sn_dtype_name(b_form));
+        return sn_fail(SN_ERR_UNSUPPORTED, "%s: no gradient of a in %s%s with b in %s", name, sn_dtype_name(a_form),
+                       trans_a ? " transposed" : "", sn_dtype_name(b_form));
     if (want[A])
         din[A] = trans_a ? product(g, &n, b, trans_b, dy, true, a.value, "da") : product(g, &n, dy, false, b, !trans_b, a.value, "da");
     if (want[B])

@@ -6,7 +6,8 @@
 #include "base/cpu.h"
 
 static bool takes(const sn_call *c) {
-    return sn_dtype_is_float(c->in[0].dtype) && sn_dtype_is_float(c->out[0].dtype) && c->in[1].dtype != SN_Q8_1 && c->in[1].dtype != SN_Q8_K;
+    return sn_dtype_is_float(c->in[0].dtype) && sn_dtype_is_float(c->out[0].dtype) && c->in[1].dtype != SN_Q8_1 &&
+           c->in[1].dtype != SN_Q8_K;
 }
 
 static sn_gemm gemm_of(const sn_call *c) {
@@ -28,16 +29,16 @@ static sn_gemm gemm_of(const sn_call *c) {
     return g;
 }
 
-#define SN_MATMUL_KERNEL(isa, text, bits)                                                                          \
-    static size_t scratch_##isa(const sn_call *c, int n_threads) {                                                 \
-        sn_gemm g = gemm_of(c);                                                                                    \
-        return sn_gemm_scratch(&sn_gemm_##isa, &g, n_threads);                                                     \
-    }                                                                                                              \
-    static void run_##isa(const sn_call *c) {                                                                      \
-        sn_gemm g = gemm_of(c);                                                                                    \
-        sn_gemm_run(&sn_gemm_##isa, &g, c->scratch, c->team);                                                      \
-    }                                                                                                              \
-    const sn_kernel sn_matmul_##isa[] = {                                                                          \
+#define SN_MATMUL_KERNEL(isa, text, bits)                          \
+    static size_t scratch_##isa(const sn_call *c, int n_threads) { \
+        sn_gemm g = gemm_of(c);                                    \
+        return sn_gemm_scratch(&sn_gemm_##isa, &g, n_threads);     \
+    }                                                              \
+    static void run_##isa(const sn_call *c) {                      \
+        sn_gemm g = gemm_of(c);                                    \
+        sn_gemm_run(&sn_gemm_##isa, &g, c->scratch, c->team);      \
+    }                                                              \
+    const sn_kernel sn_matmul_##isa[] = {                          \
         {.name = text, .device = SN_DEVICE_CPU, .needs = bits, .takes = takes, .scratch = scratch_##isa, .run = run_##isa}, {0}};
 
 SN_MATMUL_KERNEL(cpu, "reference", SN_CPU_REFERENCE)

@@ -215,8 +215,11 @@ static void gradient_of_a_quantised_weight_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),    cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(kernels_agree),
-        cmocka_unit_test(gradients), cmocka_unit_test(gradient_of_a_quantised_weight_is_refused),
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(kernels_agree),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(gradient_of_a_quantised_weight_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
