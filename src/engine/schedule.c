@@ -53,7 +53,7 @@ static const sn_option options[] = {
      .default_text = "linear",
      .kind = SN_OPTION_CHOICE,
      .metavar = "NAME",
-     .choices = "constant,constant_with_warmup,linear,cosine,cosine_with_min_lr,warmup_stable_decay",
+     .choices = "constant,constant_with_warmup,linear,cosine,cosine_with_min_lr,warmup_stable_decay,wsd",
      .help = "how the learning rate goes on from there"},
     {.key = "warmup_steps",
      .default_text = "0",
@@ -92,7 +92,7 @@ static const sn_option options[] = {
      .choices = "linear,cosine,1-sqrt",
      .help = "the curve of that phase"},
 };
-const sn_option_group sn_schedule_options = {"Learning rate", options, sizeof options / sizeof *options};
+const sn_option_group sn_schedule_options = SN_OPTION_GROUP("Learning rate", options);
 
 sn_status sn_schedule_from_options(const sn_options *o, int64_t total, sn_schedule *out) {
     const char *kind = sn_options_string(o, "lr_scheduler_type"), *decay = sn_options_string(o, "decay_type");

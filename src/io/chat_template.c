@@ -4,12 +4,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
+#include "io/jinja.h"
 
 struct sn_chat_template {
     sn_pool pool;
     jn_node *root;
     bool has_generation;
+    char hash[65];
 };
 
 void sn_chat_text_free(sn_chat_text *t) {
@@ -31,11 +34,17 @@ sn_status sn_chat_template_parse(const char *text, size_t size, sn_chat_template
     if (!t) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a chat template");
     sn_status s = jn_lex(&t->pool, text, size, &tokens);
     if (s == SN_OK) s = jn_parse(&t->pool, tokens, &t->root, &t->has_generation);
+    sn_sha256 h;
+    sn_sha256_start(&h);
+    sn_sha256_add(&h, text, size);
+    sn_sha256_end(&h, t->hash);
     if (s == SN_OK) return SN_OK;
     sn_chat_template_free(t);
     *out = NULL;
     return s;
 }
+
+const char *sn_chat_template_hash(const sn_chat_template *t) { return t->hash; }
 
 /* The input with its JSON parsed: `messages` and `tools` are borrowed or owned, as `owned` says. */
 typedef struct parsed {

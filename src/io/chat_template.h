@@ -20,11 +20,12 @@
 
 #include "base/status.h"
 #include "base/str.h"
-#include "io/jinja.h"
 
 struct json_t;
 typedef struct sn_chat_template sn_chat_template;
-typedef struct sn_chat_span sn_chat_span; /* bytes [begin, end) of a text */
+typedef struct sn_chat_span { /* bytes [begin, end) of a text */
+    size_t begin, end;
+} sn_chat_span;
 
 /* What a template sees. Texts are JSON and may be NULL, except that messages or messages_value is needed. */
 typedef struct sn_chat_input {
@@ -55,6 +56,7 @@ void sn_chat_text_free(sn_chat_text *t);
 /* SN_ERR_FORMAT with the line for a syntax error, SN_ERR_UNSUPPORTED for statements, filters and tests that snug lacks. */
 sn_status sn_chat_template_parse(const char *text, size_t size, sn_chat_template **out);
 void sn_chat_template_free(sn_chat_template *t);
+const char *sn_chat_template_hash(const sn_chat_template *t); /* SHA-256 of the text, in hex */
 
 /* Overwrites *out (zero-initialised, or from an earlier call). SN_ERR_FORMAT when the template fails or refuses, or for
  * malformed JSON. */

@@ -77,6 +77,7 @@ static sn_status check_case(jn_run *x, const jn_value *v, bool upper, bool *out)
     int32_t c;
     bool some = false;
     SN_TRY(jn_to_string(x, v, &s));
+    SN_TRY(jn_steps(x, s.size >> 4));
     *out = true;
     for (size_t at = 0, n; at < s.size; at += n) {
         n = jn_char(s.text + at, s.size - at, &c);

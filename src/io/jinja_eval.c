@@ -32,6 +32,7 @@ static sn_status own_attribute(jn_run *x, const jn_value *v, const jn_value *nam
     *found = true;
     if (v->kind == JN_LOOP) return loop_attribute(x, v, name, out);
     if (v->kind == JN_NAMESPACE) {
+        SN_TRY(jn_steps(x, v->as.dict->count / 8));
         const jn_value *item = jn_dict_find(v->as.dict, name->text, name->size);
         *out = item ? *item : jn_undefined(name->text, name->size);
         return SN_OK;
@@ -101,6 +102,7 @@ static sn_status slice_bound(jn_run *x, const jn_value *v, int64_t none, int64_t
 }
 
 static sn_status slice_string(jn_run *x, const jn_value *v, int64_t from, int64_t to, int64_t step, jn_value *out) {
+    SN_TRY(jn_steps(x, v->size >> 6));
     if (step == 1) {
         size_t begin = jn_char_offset(v->text, v->size, (size_t)from);
         size_t end = to > from ? begin + jn_char_offset(v->text + begin, v->size - begin, (size_t)(to - from)) : begin;
@@ -146,8 +148,9 @@ sn_status jn_call(jn_run *x, const jn_value *f, const jn_args *args, jn_value *o
     }
 }
 
-static sn_status eval_name(const jn_run *x, const jn_node *n, jn_value *out) {
+static sn_status eval_name(jn_run *x, const jn_node *n, jn_value *out) {
     for (const jn_scope *s = x->scope; s; s = s->parent) {
+        x->steps += s->variables.count / 8; /* checked by the next jn_steps */
         const jn_value *v = jn_dict_find(&s->variables, n->name, n->name_size);
         if (v) return *out = *v, SN_OK;
     }

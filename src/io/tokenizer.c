@@ -192,10 +192,11 @@ sn_status sn_detokenizer_add(sn_detokenizer *d, int32_t id, sn_str *out) {
         if (!out->failed) out->size = before;
         return status;
     }
+    if (out->size == before) return SN_OK;
     d->held_size = (unsigned)sn_utf8_prefix(out->data + before, out->size - before);
     out->size -= d->held_size;
     memcpy(d->held, out->data + out->size, d->held_size);
-    if (out->data) out->data[out->size] = 0;
+    out->data[out->size] = 0;
     return SN_OK;
 }
 
@@ -246,5 +247,12 @@ size_t sn_tokenizer_bytes(const sn_tokenizer *t) {
     size_t bytes = sizeof *t + t->offset[n] + (n + 1) * sizeof *t->offset + 2 * n + t->slot_count * sizeof *t->slots +
                    t->pair_slots * sizeof *t->pairs + (t->score_rank ? n * sizeof *t->score_rank : 0) + t->added_count * sizeof *t->added +
                    t->added_text_size + (t->raw.capacity + t->normalized.capacity) * sizeof *t->raw.nodes + t->pool_bytes;
+    for (size_t i = 0; i < t->split_count; i++) {
+        size_t code = 0, jit = 0;
+        if (!t->split[i].code) continue;
+        pcre2_pattern_info(t->split[i].code, PCRE2_INFO_SIZE, &code);
+        pcre2_pattern_info(t->split[i].code, PCRE2_INFO_JITSIZE, &jit);
+        bytes += code + jit;
+    }
     return bytes + sizeof(sn_tokenizer_scratch) + KEEP_SCRATCH;
 }

@@ -89,6 +89,6 @@ int32_t sn_tokenizer_unk(const sn_tokenizer *t);
 /* Ids that generation_config.json or a chat template adds to the end-of-text set. */
 sn_status sn_tokenizer_add_eos(sn_tokenizer *t, int32_t id);
 
-size_t sn_tokenizer_bytes(const sn_tokenizer *t); /* memory that the tokenizer holds between calls, without PCRE2's code */
+size_t sn_tokenizer_bytes(const sn_tokenizer *t); /* memory that the tokenizer holds between calls */
 
 #endif

@@ -1,4 +1,5 @@
 /* A tokenizer from GGUF metadata (keys tokenizer.ggml.*, see the GGUF specification). */
+#include <stdio.h>
 #include <string.h>
 
 #include "io/gguf.h"
@@ -40,10 +41,10 @@ static const struct pre {
 static sn_status read_pre(const sn_gguf *g, sn_tokenizer_spec *s, bool *add_bos) {
     const char *name;
     SN_TRY(sn_gguf_get_string(g, "tokenizer.ggml.pre", &name));
-    size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
-        const char *hit = n && !strchr(name, ' ') ? strstr(pres[i].names, name) : NULL;
-        if (!hit || hit[-1] != ' ' || hit[n] != ' ') continue;
+    char word[72] = "";
+    if (*name && strlen(name) < 64 && !strchr(name, ' ')) snprintf(word, sizeof word, " %s ", name);
+    for (size_t i = 0; i < sizeof pres / sizeof *pres && *word; i++) {
+        if (!strstr(pres[i].names, word)) continue;
         const char *pattern = pres[i].pattern ? pres[i].pattern : sn_gpt2_pattern;
         if (pres[i].digits) SN_TRY(sn_tokenizer_spec_split(s, SN_SPLIT_DIGITS, SN_SPLIT_ISOLATED, false, "", 0));
         if (pres[i].nfc) SN_TRY(sn_tokenizer_spec_normalize(s, SN_NORMALIZE_NFC, "", ""));

@@ -346,7 +346,8 @@ static void long_runs_stay_linear(void **state) {
         for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
             double seconds[2] = {1e9, 1e9};
             for (size_t i = 0; i < large; i++) text[i] = runs[r][i % strlen(runs[r])];
-            for (int round = 0; round < 6; round++) {
+            for (int round = 0; round < 40; round++) { /* other processes make a time longer, never shorter */
+                if (round % 2 == 0 && round && seconds[1] <= 15.6 * seconds[0] + 1e-4) break;
                 struct timespec a, b;
                 ids.size = 0;
                 clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
@@ -355,7 +356,7 @@ static void long_runs_stay_linear(void **state) {
                 double s = (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
                 if (s < seconds[round % 2]) seconds[round % 2] = s;
             }
-            if (seconds[1] > 15.6 * seconds[0] + 1e-3)
+            if (seconds[1] > 15.6 * seconds[0] + 1e-4)
                 fail_msg("%s: a run of \"%s\": %.3f ms for %zu bytes, %.3f ms for %zu", families[k], runs[r], 1e3 * seconds[0], small,
                          1e3 * seconds[1], large);
         }

@@ -32,7 +32,8 @@ int sn_block_group(sn_dtype t);    /* elements that share a scale: 32, or 16 for
 /* Unpacks one block of q4_0, q4_1, q5_0, q5_1, q8_0 or q8_1. */
 void sn_block32_unpack(sn_dtype t, const uint8_t *block, sn_block32 *out);
 
-/* Unpacks one block of q2_k, q3_k, q4_k, q5_k or q6_k. */
+/* Unpacks one block of q2_k, q3_k, q4_k, q5_k or q6_k; sn_block256_scales all but the codes. */
+void sn_block256_scales(sn_dtype t, const uint8_t *block, sn_block256 *out);
 void sn_block256_unpack(sn_dtype t, const uint8_t *block, sn_block256 *out);
 
 #endif

@@ -80,27 +80,27 @@ void sn_attention_rows_load(const sn_attention_isa *isa, sn_attention_rows *r, s
         }
 }
 
-/* One tile of keys from `position` against rows `from` .. of the set; v[TILE][ldv] are the values. */
-static void tile_rows(const sn_attention_isa *isa, sn_attention_rows *r, int from, int position, int n_keys, const float *v, int ldv) {
-    int rows = (int)min64(SUB, r->n - from), last = r->hi[from + rows - 1] - position;
-    if (last < 0) return; /* rows are in token order, so the last one sees furthest */
-    int keys = (int)min64(n_keys, last + 1), n = padded(keys);
-    for (int i = 0; i < rows; i++) {
-        r->tile_lo[i] = r->lo[from + i] - position;
-        r->tile_hi[i] = r->hi[from + i] - position;
-    }
-    if (r->tile_lo[0] >= keys) return; /* the window has passed */
-    float *o = r->o + (size_t)from * (size_t)r->dp;
-    isa->gemm(rows, n, r->d, r->q + (size_t)from * (size_t)r->dp, r->dp, 1, r->kt, TILE, r->scores, TILE, false);
-    isa->softmax(rows, n, r->c, r->tile_lo, r->tile_hi, r->scores, r->m + from, r->l + from, o, r->dp);
-    isa->gemm(rows, r->dp, keys, r->scores, TILE, 1, v, ldv, o, r->dp, true);
+/* Where the keys and values of one tile lie. */
+typedef struct tile {
+    int n;
+    const void *k[TILE], *v[TILE];
+    int64_t k_bytes, v_bytes; /* of one row */
+} tile;
+
+static void find_tile(const sn_attention_keys *keys, int64_t position, int64_t n, int64_t d, tile *x) {
+    x->n = (int)max64(0, min64(n, TILE));
+    x->k_bytes = d * sn_dtypes[keys->k_form].bytes;
+    x->v_bytes = d * sn_dtypes[keys->v_form].bytes;
+    sn_attention_key_rows(keys, position, x->n, x->k, x->v);
 }
 
-static void fetch(const void *row, int64_t bytes) {
-    for (int64_t i = 0; i < bytes && row; i += 64) __builtin_prefetch((const char *)row + i, 0, 2);
+/* Asks for 16 rows from `first`, into the second-level cache. Inline, for gcc drops calls that only prefetch as pure. */
+static inline __attribute__((always_inline)) void fetch(const void *const *rows, int first, int n, int64_t bytes) {
+    for (int r = first; r < first + 16 && r < n; r++)
+        for (int64_t i = 0; i < bytes && rows[r]; i += 64) __builtin_prefetch((const char *)rows[r] + i, 0, 2);
 }
 
-/* Whether n rows of whole f32 vectors lie at one distance, and so can be read where they are. */
+/* Whether rows of whole f32 vectors lie at one distance, and so can be read where they are. */
 static bool evenly_spaced(const sn_attention_rows *r, sn_dtype form, const void *const *rows, int n, int64_t stride) {
     if (form != SN_F32 || r->d != r->dp || stride % 4) return false;
     for (int i = 0; i < n; i++)
@@ -108,9 +108,30 @@ static bool evenly_spaced(const sn_attention_rows *r, sn_dtype form, const void 
     return true;
 }
 
+/* A tile of n_keys keys from `position` against rows `from` .. of the set; v[TILE][ldv] are the values. The values of
+ * the next tile are asked for meanwhile, when there is one. */
+static void tile_rows(const sn_attention_isa *isa, sn_attention_rows *r, int from, int64_t position, int n_keys, const float *v, int ldv,
+                      const tile *next) {
+    int rows = (int)min64(SUB, r->n - from), last = (int)(r->hi[from + rows - 1] - position);
+    if (last < 0) return; /* rows are in token order, so the last one sees furthest */
+    int keys = (int)min64(n_keys, last + 1), n = padded(keys);
+    for (int i = 0; i < rows; i++) {
+        r->tile_lo[i] = (int)(r->lo[from + i] - position);
+        r->tile_hi[i] = (int)(r->hi[from + i] - position);
+    }
+    if (r->tile_lo[0] >= keys) return; /* the window has passed */
+    float *o = r->o + (size_t)from * (size_t)r->dp;
+    isa->gemm(rows, n, r->d, r->q + (size_t)from * (size_t)r->dp, r->dp, 1, r->kt, TILE, r->scores, TILE, false);
+    isa->softmax(rows, n, r->c, r->tile_lo, r->tile_hi, r->scores, r->m + from, r->l + from, o, r->dp);
+    for (int i = 0, step = next->n ? 16 : TILE; i < keys; i += step) {
+        fetch(next->v, i, next->n, next->v_bytes);
+        isa->gemm(rows, r->dp, (int)min64(step, keys - i), r->scores + i, TILE, 1, v + (size_t)i * (size_t)ldv, ldv, o, r->dp, true);
+    }
+}
+
 void sn_attention_rows_chunk(const sn_attention_isa *isa, sn_attention_rows *r, const sn_attention_keys *keys, int64_t chunk) {
-    const void *k[TILE], *v[TILE];
-    bool few = r->n <= FEW_ROWS; /* memory decides: fetch ahead, copy nothing */
+    tile now, next = {0};
+    bool few = r->n <= FEW_ROWS; /* memory decides: ask ahead, copy nothing */
     for (int i = 0; i < r->n; i++) {
         r->m[i] = -INFINITY;
         r->l[i] = 0;
@@ -118,18 +139,16 @@ void sn_attention_rows_chunk(const sn_attention_isa *isa, sn_attention_rows *r, 
     memset(r->o, 0, (size_t)r->n * (size_t)r->dp * sizeof(float));
     int64_t all = (int64_t)r->hi[r->n - 1] + 1, from = max64(chunk * CHUNK, r->lo[0] / TILE * TILE), end = min64((chunk + 1) * CHUNK, all);
     for (int64_t p = from; p < end; p += TILE) {
-        int n = (int)min64(TILE, end - p), next = few ? (int)min64(TILE, all - p - TILE) : 0;
-        if (next > 0) {
-            sn_attention_key_rows(keys, p + TILE, next, k, v);
-            for (int i = 0; i < next; i++) fetch(k[i], r->d * sn_dtypes[keys->k_form].bytes);
-            for (int i = 0; i < next; i++) fetch(v[i], r->d * sn_dtypes[keys->v_form].bytes);
+        find_tile(keys, p, end - p, r->d, &now);
+        if (few) find_tile(keys, p + TILE, all - p - TILE, r->d, &next);
+        for (int i = 0; i < now.n; i += 16) {
+            fetch(next.k, i, next.n, next.k_bytes);
+            isa->load_transposed(keys->k_form, now.k + i, (int)min64(16, now.n - i), r->d, r->kt + i);
         }
-        sn_attention_key_rows(keys, p, n, k, v);
-        isa->load_transposed(keys->k_form, k, n, r->d, r->kt);
-        bool there = few && evenly_spaced(r, keys->v_form, v, n, keys->v_stride);
-        if (!there) isa->load(keys->v_form, v, n, r->d, r->dp, r->vt);
+        bool there = few && evenly_spaced(r, keys->v_form, now.v, now.n, keys->v_stride);
+        if (!there) isa->load(keys->v_form, now.v, now.n, r->d, r->dp, r->vt);
         for (int i = 0; i < r->n; i += SUB)
-            tile_rows(isa, r, i, (int)p, n, there ? v[0] : r->vt, there ? (int)(keys->v_stride / 4) : r->dp);
+            tile_rows(isa, r, i, p, now.n, there ? now.v[0] : r->vt, there ? (int)(keys->v_stride / 4) : r->dp, &next);
     }
 }
 

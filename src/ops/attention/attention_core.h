@@ -17,7 +17,7 @@
 
 #include "program/kernel.h"
 
-enum { SN_ATTENTION_TILE = 64, SN_ATTENTION_CHUNK = 256, SN_ATTENTION_ROWS = 64 /* rows of a score tile */ };
+enum { SN_ATTENTION_TILE = 64, SN_ATTENTION_CHUNK = 256, SN_ATTENTION_ROWS = 24 /* rows of a score tile */ };
 
 /* What the softmax of one score tile needs for row r: lo[r] .. hi[r] are the keys it sees, relative to the tile. */
 typedef struct sn_attention_isa {

@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "ops/cast/cast.h"
 #include "ops/cast/cast_blocks.h"
+#include "ops/cast/cast_kquants.h"
 #include "ops/cast/convert_isa.h"
 
 static void decode_f16(const void *row, int64_t n, float *out) {
@@ -49,7 +50,7 @@ static void encode_bf16(const float *row, int64_t n, void *out) {
     for (; i < n; i++) h[i] = sn_f32_to_bf16(row[i]);
 }
 
-const sn_convert_isa sn_convert_avx2 = {.decode = {[SN_F16] = decode_f16, [SN_BF16] = decode_bf16, SN_BLOCK_DECODERS},
+const sn_convert_isa sn_convert_avx2 = {.decode = {[SN_F16] = decode_f16, [SN_BF16] = decode_bf16, SN_BLOCK_DECODERS, SN_KQUANT_DECODERS},
                                         .encode = {[SN_F16] = encode_f16, [SN_BF16] = encode_bf16, SN_BLOCK_ENCODERS}};
 
 static void run(const sn_call *c) { sn_cast_run(c, &sn_convert_avx2); }

@@ -4,9 +4,10 @@
 #include "base/cpu.h"
 #include "ops/cast/cast.h"
 #include "ops/cast/cast_blocks.h"
+#include "ops/cast/cast_kquants.h"
 #include "ops/cast/convert_isa.h"
 
-static inline __mmask16 lanes(int64_t left) { return left >= 16 ? 0xffff : (__mmask16)((1u << left) - 1); }
+static inline __mmask16 lanes(int64_t left) { return (__mmask16)(left >= 16 ? 0xffffu : (1u << left) - 1); }
 
 static void decode_f16(const void *row, int64_t n, float *out) {
     const uint16_t *h = row;
@@ -46,7 +47,7 @@ static void encode_bf16(const float *row, int64_t n, void *out) {
     }
 }
 
-const sn_convert_isa sn_convert_avx512 = {.decode = {[SN_F16] = decode_f16, [SN_BF16] = decode_bf16, SN_BLOCK_DECODERS},
+const sn_convert_isa sn_convert_avx512 = {.decode = {[SN_F16] = decode_f16, [SN_BF16] = decode_bf16, SN_BLOCK_DECODERS, SN_KQUANT_DECODERS},
                                           .encode = {[SN_F16] = encode_f16, [SN_BF16] = encode_bf16, SN_BLOCK_ENCODERS}};
 
 static void run(const sn_call *c) { sn_cast_run(c, &sn_convert_avx512); }
