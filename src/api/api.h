@@ -59,6 +59,9 @@ const char *sn_adapter_of(const snug_options *o);
 /* keep_quantised and activations as verb generate has them, where nothing else was said. */
 sn_status sn_generation_defaults(sn_options *recipe);
 
+/* Replaces the recipe by one with the rank, scale and targets of the options' adapter, if there is one. */
+sn_status sn_take_adapter(const snug_options *o, sn_options **recipe);
+
 /* The plan's figures and the budget of the recipe. */
 void sn_bill_out(const sn_plan *plan, const sn_options *recipe, snug_bill *out);
 

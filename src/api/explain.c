@@ -94,6 +94,7 @@ snug_status snug_explain(snug_model *m, const snug_options *o, char **out) {
     const char *purpose = snug_options_text(o, "for");
     sn_status s = sn_options_copy(o->store, &recipe);
     if (s == SN_OK && purpose && !strcmp(purpose, "generate")) s = sn_generation_defaults(recipe);
+    else if (s == SN_OK) s = sn_take_adapter(o, &recipe);
     if (s == SN_OK) s = explain(m, o, recipe, &session, &text);
     if (s == SN_OK) s = sn_hand_out(&text, out);
     sn_str_free(&text);

@@ -147,7 +147,7 @@ bool snug_options_given(const snug_options *o, const char *key) { return sn_opti
 
 /* ---- Help ---- */
 
-enum { HELP_WIDTH = 110, MOST_OFTEN = 48 };
+enum { HELP_WIDTH = 100, MOST_OFTEN = 48 };
 
 /* The options of verb->often in that order, as a table of their own. */
 static sn_status short_help(const snug_options *o, sn_str *out) {

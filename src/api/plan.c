@@ -5,6 +5,7 @@
 #include "api/api.h"
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "engine/adapter.h"
 #include "engine/train.h"
 
 
@@ -40,6 +41,15 @@ sn_status sn_generation_defaults(sn_options *recipe) {
     return sn_options_set(recipe, "activations", "q8", SN_FROM_DEFAULT, "activations");
 }
 
+sn_status sn_take_adapter(const snug_options *o, sn_options **recipe) {
+    sn_options *adapted;
+    if (!sn_adapter_of(o)) return SN_OK;
+    SN_TRY(sn_adapter_recipe(sn_adapter_of(o), *recipe, &adapted));
+    sn_options_close(*recipe);
+    *recipe = adapted;
+    return SN_OK;
+}
+
 snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out) {
     const char *purpose = snug_options_text(o, "for");
     snug_plan *p = sn_alloc_zero(1, sizeof *p);
@@ -52,7 +62,8 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
         if (s == SN_OK) s = sn_generator_plan(&m->model, recipe, sn_adapter_of(o), &g);
         p->session = g.session;
     } else if (s == SN_OK) {
-        s = sn_train_plan(&m->model, recipe, NULL, &p->session);
+        s = sn_take_adapter(o, &recipe);
+        if (s == SN_OK) s = sn_train_plan(&m->model, recipe, NULL, &p->session);
     }
     if (s == SN_OK) sn_bill_out(p->session.plan, recipe, &p->bill);
     sn_options_close(recipe);

@@ -18,6 +18,10 @@ static const sn_option plan_table[] = {
     {.key = "html", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "draw memory over the step into a page of its own"}};
 static const sn_option_group plan_own = SN_OPTION_GROUP("Plan", plan_table);
 
+static const sn_option train_table[] = {
+    {.key = "out", .aliases = "output_dir,o", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "where everything is written"}};
+static const sn_option_group train_own = SN_OPTION_GROUP("Result", train_table);
+
 static const sn_option generate_table[] = {
     {.key = "prompt", .aliases = "p", .kind = SN_OPTION_STRING, .metavar = "TEXT", .help = "the text to continue"},
     {.key = "file", .aliases = "f", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "read it from a file; -: standard input"}};
@@ -67,6 +71,11 @@ const sn_verb sn_verbs[] = {
     {"plan", "what a job will take, before it takes it", "MODEL [options of the job]", &plan_own, TRAINING_GROUPS ",Generation", "",
      "for,memory,html,full,lora,qlora,lora_rank,precision,optimizer,moment_dtype,recompute,per_device_train_batch_size,cutoff_len,"
      "gradient_accumulation_steps,ctx_size,kv_cache_dtype,activations,adapter,thread_ranks,device,recipe,json,help,help_all",
+     none},
+    {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS, "data",
+     "data,out,memory,full,lora,qlora,lora_rank,lora_alpha,lora_target,precision,optimizer,recompute,per_device_train_batch_size,"
+     "gradient_accumulation_steps,cutoff_len,packing,max_steps,num_train_epochs,learning_rate,lr_scheduler_type,warmup_steps,weight_decay,"
+     "save_steps,resume,adapter,seed,threads,recipe,json,help,help_all",
      none},
     {"generate", "continue a text", "MODEL -p TEXT", &generate_own, "Generation,Machine", "adapter,seed," MODEL_FORM,
      "prompt,file," SAMPLING ",ctx_size,kv_cache_dtype,activations,adapter,memory,threads,recipe,json,verbose,help,help_all", quantised},

@@ -38,7 +38,7 @@ static int answer(const cli *c, snug_session *session, turn *t, const char *text
     if (cli_flag(c, "json") && !t->gather) return cli_usage("out of memory");
     cli_catch_interrupts();
     snug_status s = snug_chat(session, text, n, on_piece, t, &usage);
-    signal(SIGINT, SIG_DFL);
+    cli_release_interrupts();
     if (t->gather) fclose(t->gather);
     if (s == SNUG_OK && t->gather) print_json(c, &usage, gathered, size);
     else if (s == SNUG_OK) putchar('\n');

@@ -23,6 +23,7 @@ int cli_list(cli *c);
 int cli_show(cli *c);
 int cli_rm(cli *c);
 int cli_plan(cli *c);
+int cli_train(cli *c);
 int cli_generate(cli *c);
 int cli_chat(cli *c);
 int cli_eval(cli *c);
@@ -49,9 +50,10 @@ const char *cli_bytes(uint64_t bytes, char buffer[24]);
 /* A JSON string literal with its quotes; n = SIZE_MAX: up to the NUL. */
 void cli_json_string(FILE *to, const char *text, size_t n);
 
-/* SIGINT sets cli_interrupted (0 before) instead of ending the program; a second one ends it. */
+/* SIGINT (and SIGTERM) sets cli_interrupted (0 before) instead of ending the program; a second one ends it. */
 extern volatile sig_atomic_t cli_interrupted;
 void cli_catch_interrupts(void);
+void cli_release_interrupts(void);
 
 /* A whole file ("-": standard input), NUL-terminated; free(*data). Says what is wrong and returns false on failure. */
 bool cli_read_file(const char *path, char **data, size_t *size);
