@@ -17,6 +17,7 @@
 #ifndef SNUG_H
 #define SNUG_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -133,6 +134,39 @@ SNUG_API void snug_plan_free(snug_plan *p);
 SNUG_API void snug_plan_bill(const snug_plan *p, snug_bill *out);
 SNUG_API snug_status snug_plan_check(const snug_plan *p); /* SNUG_ERR_BUDGET with the bytes missing and what is largest */
 SNUG_API snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out);
+
+/* ---- Training ---- */
+
+typedef struct snug_step { /* NaN and 0: unknown */
+    int64_t step, total;   /* optimizer steps */
+    double loss, grad_norm, learning_rate, tokens_per_s, seconds_left;
+    double share_of_peak; /* of the arithmetic that snug_probe measured as possible, 0 .. 1; 0 unless the probe was run before */
+    uint64_t memory_bytes, planned_bytes;
+} snug_step;
+
+typedef struct snug_train_hooks {                          /* each may be NULL */
+    void (*planned)(void *context, const snug_bill *bill); /* after planning, before memory is taken */
+    void (*step)(void *context, const snug_step *step);    /* every logging_steps */
+    void *context;
+    const volatile sig_atomic_t *stop; /* nonzero: save a checkpoint after the step at work, and return */
+} snug_train_hooks;
+
+typedef struct snug_train_summary {
+    uint64_t planned_bytes, peak_bytes;
+    double tokens_per_s, first_loss, last_loss, eval_loss; /* NaN: not measured */
+    double start_seconds;                                  /* from the call to the end of the first step */
+    int64_t steps, skipped, tokens;
+    bool interrupted;
+} snug_train_summary;
+
+/* Fine-tunes a model on option `data` and writes checkpoints, metrics and the result below option `out`. Options of verb
+ * "train". Fails before any memory is taken when the plan does not fit the `memory` option. hooks may be NULL. */
+SNUG_API snug_status snug_train(snug_model *m, const snug_options *o, const snug_train_hooks *hooks, snug_train_summary *out);
+
+/* A ready-made step hook: a line on standard error, redrawn on a terminal; the library's messages appear above it.
+ * snug_step_line_end ends it. Their context is not used. */
+SNUG_API void snug_step_line(void *context, const snug_step *step);
+SNUG_API void snug_step_line_end(void);
 
 /* ---- Generating text ---- */
 
