@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "engine/adapter.h"
+#include "engine/export.h"
 #include "engine/train_state.h"
 
 static bool wants_evaluation(const sn_options *r) {
@@ -178,8 +179,14 @@ static sn_status train_loop(sn_training *t, double started) {
     return saved == t->counters.batch_step ? SN_OK : save_checkpoint(t);
 }
 
+static sn_status export_result(sn_training *t) {
+    if (sn_options_bool(t->recipe, "lora") || sn_options_bool(t->recipe, "qlora")) return sn_export_adapter(&t->session, t->recipe, t->model->path, t->out_dir);
+    return SN_OK;
+}
+
 static sn_status finish(sn_training *t) {
     sn_train_summary *s = t->summary;
+    SN_TRY(export_result(t));
     s->tokens = t->counters.tokens;
     s->tokens_per_s = t->clock > 0 ? (double)t->clock_tokens / t->clock : 0;
     s->peak_bytes = sn_peak_rss_bytes();
