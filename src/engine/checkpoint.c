@@ -95,7 +95,8 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
     if (status == SN_OK) {
         sn_str_printf(&text, "{\n  \"version\": 1,\n  \"batch_step\": %lld,\n  \"update_step\": %lld,\n  \"loss_scale\": %.17g,\n  \"scale_growth\": %lld,\n",
                       (long long)c->batch_step, (long long)c->update_step, c->loss_scale, (long long)c->scale_growth);
-        sn_str_printf(&text, "  \"first_loss\": %.17g,\n  \"tokens\": %lld,\n  \"digest\": ", c->first_loss, (long long)c->tokens);
+        sn_str_printf(&text, "  \"first_loss\": %.17g,\n  \"tokens\": %lld,\n  \"epoch\": %llu,\n  \"position\": %llu,\n  \"digest\": ", c->first_loss, (long long)c->tokens,
+                      (unsigned long long)c->cursor.epoch, (unsigned long long)c->cursor.position);
         sn_str_json(&text, digest, strlen(digest));
         sn_str_printf(&text, ",\n  \"tensors\": {%s\n  }\n}\n", tensors.data ? tensors.data : "");
         if (text.failed || tensors.failed) status = sn_fail(SN_ERR_NO_MEMORY, "cannot write a manifest");
@@ -168,6 +169,8 @@ static sn_status load_one(const sn_session *s, const char *folder, sn_counters *
         c->scale_growth = json_integer_value(json_object_get(root, "scale_growth"));
         c->first_loss = json_number_value(json_object_get(root, "first_loss"));
         c->tokens = json_integer_value(json_object_get(root, "tokens"));
+        c->cursor = (sn_data_cursor){.batch_step = (uint64_t)c->batch_step, .epoch = (uint64_t)json_integer_value(json_object_get(root, "epoch")),
+                                     .position = (uint64_t)json_integer_value(json_object_get(root, "position"))};
         if (theirs && strcmp(theirs, digest)) {
             *torn = false;
             status = sn_fail(SN_ERR_USAGE, "%s was saved with other data or another recipe (%s, now %s)", folder, theirs, digest);

@@ -8,6 +8,7 @@
 #define SN_ENGINE_CHECKPOINT_H
 
 #include "engine/session.h"
+#include "io/dataset.h"
 
 typedef struct sn_counters {
     int64_t batch_step;  /* steps of data used; always advances */
@@ -16,6 +17,7 @@ typedef struct sn_counters {
     int64_t scale_growth; /* steps since the scale last changed */
     double first_loss;
     int64_t tokens;
+    sn_data_cursor cursor; /* the next step's data */
 } sn_counters;
 
 /* Writes the checkpoint of counters->batch_step and removes the oldest beyond `keep` (0: keeps all). `digest` names the

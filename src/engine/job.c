@@ -36,7 +36,7 @@ static const sn_option machine_options[] = {
 const sn_option_group sn_machine_options = SN_OPTION_GROUP("Machine", machine_options);
 
 
-sn_status sn_recipe_new(sn_options **out) {
+const sn_option_group *const *sn_recipe_groups(size_t *count) {
     enum { MOST = 32 };
     static const sn_option_group *groups[MOST];
     size_t n = 0;
@@ -47,6 +47,13 @@ sn_status sn_recipe_new(sn_options **out) {
     groups[n++] = &sn_schedule_options;
     for (size_t i = 0; i < sn_n_passes; i++)
         if (sn_passes[i].options) groups[n++] = sn_passes[i].options;
+    *count = n;
+    return groups;
+}
+
+sn_status sn_recipe_new(sn_options **out) {
+    size_t n;
+    const sn_option_group *const *groups = sn_recipe_groups(&n);
     return sn_options_open(groups, n, out);
 }
 

@@ -8,6 +8,9 @@
 /* A recipe with every option of the passes and of the engine's tasks. */
 sn_status sn_recipe_new(sn_options **out);
 
+/* The tables that such a recipe has; *count of them. */
+const sn_option_group *const *sn_recipe_groups(size_t *count);
+
 extern const sn_option_group sn_training_options, sn_machine_options, sn_generation_options, sn_evaluation_options, sn_schedule_options;
 
 /* Programs forward_backward (and forward_backward_next when gradients accumulate), update, evaluate. `tokens` is of one

@@ -42,6 +42,9 @@ typedef struct sn_op {
      * in place, element by element. */
     uint32_t alias[SN_MAX_OUT];
 
+    /* Not 0: with this optional input the op adds its result into it instead of giving an output. */
+    int adds_into;
+
     /* Kernels by preference, best first, a NULL-ended list of tables, each ended by an entry without a name. */
     const sn_kernel *kernels[10];
 } sn_op;

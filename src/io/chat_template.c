@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "io/jinja.h"
 
 struct sn_chat_template {
     sn_pool pool;

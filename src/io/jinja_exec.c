@@ -108,7 +108,7 @@ static sn_status exec_generation(jn_run *x, const jn_node *n) {
     if (!x->want_spans) return SN_OK;
     if (x->out != x->final) return jn_fail(x, "{%% generation %%} inside a macro or a {%% set %%} block has no place in the text");
     SN_TRY(SN_GROW(x->spans, x->span_count, x->span_capacity));
-    x->spans[x->span_count++] = (jn_span){begin, begin + text.size};
+    x->spans[x->span_count++] = (sn_chat_span){begin, begin + text.size};
     return SN_OK;
 }
 

@@ -266,7 +266,8 @@ static sn_status choose(jn_run *x, const jn_value *v, const jn_args *args, bool 
     if (args->count < skip) return jn_fail(x, "selectattr and rejectattr need the name of an attribute");
     const jn_value *test = args->count > skip ? &args->items[skip] : NULL;
     if (test && test->kind != JN_STRING) return jn_fail(x, "the name of a test must be a string");
-    jn_args rest = {args->items + skip + 1, test ? args->count - skip - 1 : 0, args->keywords, args->keyword_count};
+    jn_args rest = {.keywords = args->keywords, .keyword_count = args->keyword_count};
+    if (test) rest.items = test + 1, rest.count = args->count - skip - 1;
     SN_TRY(walk(x, v, &items, out));
     for (size_t i = 0; i < items->count; i++) {
         jn_value item = items->items[i];

@@ -151,6 +151,30 @@ static sn_status elide_copies(sn_graph *g) {
     return SN_OK;
 }
 
+/* accumulate acc x, x made here for nothing else by an op that can add into acc itself: it does. */
+static void fold_accumulation(sn_graph *g) {
+    size_t kept = 0;
+    for (size_t k = 0; k < g->n_order; k++) {
+        sn_node *n = &g->nodes[g->order[k]];
+        bool folds = false;
+        if (n->op == SN_OP_accumulate && g->values[n->in[1].value].producer != SN_NONE) {
+            sn_vid x = n->in[1].value;
+            sn_node *maker = &g->nodes[g->values[x].producer];
+            int slot = sn_ops[maker->op]->adds_into;
+            folds = slot && maker->out[0] == x && g->values[x].persistent == SN_NONE && k > 0 && g->order[k - 1] == g->values[x].producer &&
+                    g->values[x].dtype == g->values[n->in[0].value].dtype;
+            if (folds) {
+                maker->in[slot] = n->in[0];
+                maker->n_in = (uint8_t)(slot + 1);
+                maker->out[0] = SN_NONE;
+                n->dead = true;
+            }
+        }
+        if (!folds) g->order[kept++] = g->order[k];
+    }
+    g->n_order = kept;
+}
+
 sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)recipe;
     for (int k = 0; k < job->n_graphs; k++) {
@@ -165,6 +189,7 @@ sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *
         }
         sn_insert_at_end(g, "model");
         SN_TRY(elide_copies(g));
+        fold_accumulation(g);
     }
     return SN_OK;
 }

@@ -20,11 +20,11 @@ static void *hold(size_t bytes) {
     return held[n_held++] = p;
 }
 
-void test_tensors_free(void) {
+void case_tensors_free(void) {
     while (n_held) free(held[--n_held]);
 }
 
-sn_tensor test_tensor(sn_dtype form, sn_shape shape) {
+sn_tensor case_tensor(sn_dtype form, sn_shape shape) {
     sn_tensor t = {.dtype = form, .shape = shape};
     size_t bytes = sn_tensor_bytes(&t);
     t.data = hold(bytes);
@@ -37,34 +37,34 @@ static void put(sn_tensor *t, int64_t i, float x) {
     else ((uint16_t *)t->data)[i] = t->dtype == SN_BF16 ? sn_f32_to_bf16(x) : sn_f32_to_f16(x);
 }
 
-void test_tensor_fill(sn_tensor *t, uint32_t seed, float scale) {
+void case_fill(sn_tensor *t, uint32_t seed, float scale) {
     int64_t n = sn_elements(t);
     float *x = hold((size_t)n * sizeof *x);
     test_fill(x, (size_t)n, seed, scale);
     for (int64_t i = 0; i < n; i++) put(t, i, x[i]);
 }
 
-void test_tensor_sine(sn_tensor *t, int seed, double scale) {
+void case_sine(sn_tensor *t, int seed, double scale) {
     for (int64_t i = 0, n = sn_elements(t); i < n; i++)
         put(t, i, (float)(scale * sin(1.7 * (double)i + 0.37 * seed + 0.011 * (double)i * seed)));
 }
 
-double test_at(const sn_tensor *t, int64_t i) {
+double case_at(const sn_tensor *t, int64_t i) {
     if (t->dtype == SN_F32) return (double)((const float *)t->data)[i];
     uint16_t h = ((const uint16_t *)t->data)[i];
     return (double)(t->dtype == SN_BF16 ? sn_bf16_to_f32(h) : sn_f16_to_f32(h));
 }
 
-double attention_case_error(const sn_tensor *a, const double *b) {
+double case_error(const sn_tensor *a, const double *b) {
     double worst = 0;
     for (int64_t i = 0, n = sn_elements(a); i < n; i++) {
-        double e = fabs(test_at(a, i) - b[i]) / (1 + fabs(b[i]));
+        double e = fabs(case_at(a, i) - b[i]) / (1 + fabs(b[i]));
         if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
     }
     return worst;
 }
 
-void test_run_again(const sn_kernel *kernel, sn_call *c, int n_threads) {
+void case_run_again(const sn_kernel *kernel, sn_call *c, int n_threads) {
     sn_team *team;
     assert_ok(sn_team_open(n_threads, NULL, &team));
     size_t bytes = kernel->scratch ? kernel->scratch(c, n_threads) : 0;
@@ -81,14 +81,14 @@ void test_run_again(const sn_kernel *kernel, sn_call *c, int n_threads) {
     sn_team_close(team);
 }
 
-void test_run(const sn_op *op, const sn_kernel *kernel, sn_call *c, int n_threads) {
+void case_run(const sn_op *op, const sn_kernel *kernel, sn_call *c, int n_threads) {
     c->n_out = op->n_out;
     assert_ok(op->shape(c));
-    for (int i = 0; i < c->n_out; i++) c->out[i] = test_tensor(c->out[i].dtype, c->out[i].shape);
-    test_run_again(kernel, c, n_threads);
+    for (int i = 0; i < c->n_out; i++) c->out[i] = case_tensor(c->out[i].dtype, c->out[i].shape);
+    case_run_again(kernel, c, n_threads);
 }
 
-int test_kernels(const sn_op *op, const sn_kernel **out, int most) {
+int case_kernels(const sn_op *op, const sn_kernel **out, int most) {
     int n = 0;
     for (int t = 9; t >= 0; t--)
         for (const sn_kernel *k = op->kernels[t]; k && k->name; k++)
@@ -98,11 +98,11 @@ int test_kernels(const sn_op *op, const sn_kernel **out, int most) {
 
 static double dot(const sn_tensor *a, int64_t i, const sn_tensor *b, int64_t j, int64_t d) {
     double s = 0;
-    for (int64_t x = 0; x < d; x++) s += test_at(a, i + x) * test_at(b, j + x);
+    for (int64_t x = 0; x < d; x++) s += case_at(a, i + x) * case_at(b, j + x);
     return s;
 }
 
-static void one_row(const test_attention *a, int64_t t, int64_t h, double *p) {
+static void one_row(const case_attention *a, int64_t t, int64_t h, double *p) {
     int64_t d = a->d, g = h / (a->heads / a->kv_heads), q = (t * a->heads + h) * d, first = a->seq_start[t];
     if (a->window > 0 && t - a->window + 1 > first) first = t - a->window + 1;
     double most = -INFINITY, sum = 0;
@@ -115,20 +115,20 @@ static void one_row(const test_attention *a, int64_t t, int64_t h, double *p) {
         int64_t k = (j * a->kv_heads + g) * d;
         p[j] /= sum;
         if (a->dout) delta += p[j] * dot(a->dout, q, a->v, k, d);
-        for (int64_t x = 0; x < d && a->o; x++) a->o[q + x] += p[j] * test_at(a->v, k + x);
+        for (int64_t x = 0; x < d && a->o; x++) a->o[q + x] += p[j] * case_at(a->v, k + x);
     }
     for (int64_t j = first; j <= t && a->dout; j++) {
         int64_t k = (j * a->kv_heads + g) * d;
         double ds = p[j] * (dot(a->dout, q, a->v, k, d) - delta) * a->scale;
         for (int64_t x = 0; x < d; x++) {
-            a->dq[q + x] += ds * test_at(a->k, k + x);
-            a->dk[k + x] += ds * test_at(a->q, q + x);
-            a->dv[k + x] += p[j] * test_at(a->dout, q + x);
+            a->dq[q + x] += ds * case_at(a->k, k + x);
+            a->dk[k + x] += ds * case_at(a->q, q + x);
+            a->dv[k + x] += p[j] * case_at(a->dout, q + x);
         }
     }
 }
 
-void test_attention_f64(const test_attention *a) {
+void case_attention_f64(const case_attention *a) {
     size_t many = (size_t)(a->n * a->heads * a->d) * sizeof(double), few = (size_t)(a->n * a->kv_heads * a->d) * sizeof(double);
     if (a->o) memset(a->o, 0, many);
     if (a->dq) memset(a->dq, 0, many);
@@ -141,8 +141,8 @@ void test_attention_f64(const test_attention *a) {
     free(p);
 }
 
-sn_tensor test_seq_start(int64_t n, const int32_t *starts, int n_starts) {
-    sn_tensor t = test_tensor(SN_I32, sn_shape_of(n));
+sn_tensor case_seq_start(int64_t n, const int32_t *starts, int n_starts) {
+    sn_tensor t = case_tensor(SN_I32, sn_shape_of(n));
     for (int64_t i = 0, s = 0; i < n; i++) {
         while (s + 1 < n_starts && starts[s + 1] <= i) s++;
         ((int32_t *)t.data)[i] = starts[s];
@@ -150,7 +150,7 @@ sn_tensor test_seq_start(int64_t n, const int32_t *starts, int n_starts) {
     return t;
 }
 
-const float *test_golden(const char *name, size_t n) {
+const float *case_golden(const char *name, size_t n) {
     char path[1024];
     snprintf(path, sizeof path, "tests/golden/%s", name); /* tests run in the source folder */
     int fd;

@@ -16,8 +16,8 @@ static const int64_t test_shapes[][2] = {{0, 5}, {1, 1}, {3, 0}, {2, 16}, {17, 7
 
 /* fractions() of the golden script. */
 static inline sn_tensor test_fractions(sn_shape shape, int64_t a, int64_t b, int64_t modulus, double divisor) {
-    sn_tensor t = test_tensor(SN_F32, shape, 0, 0);
-    for (int64_t i = 0; i < sn_elements(&t); i++) test_set(&t, i, (double)((a * i + b) % modulus - modulus / 2) / divisor);
+    sn_tensor t = op_tensor(SN_F32, shape, 0, 0);
+    for (int64_t i = 0; i < sn_elements(&t); i++) op_set(&t, i, (double)((a * i + b) % modulus - modulus / 2) / divisor);
     return t;
 }
 
@@ -27,9 +27,9 @@ static inline void test_is_golden(const sn_tensor *t, const char *name, double t
     double wide[TEST_ROWS * TEST_COLUMNS];
     const int64_t n = sn_elements(t);
     assert_true(n > 0 && n <= TEST_ROWS * TEST_COLUMNS);
-    test_golden(TEST_GOLDEN, name, want, n);
+    op_golden(TEST_GOLDEN, name, want, n);
     for (int64_t i = 0; i < n; i++) wide[i] = (double)want[i];
-    const double error = test_tensor_error(t, wide);
+    const double error = op_tensor_error(t, wide);
     if (!(error <= tolerance)) fail_msg("%s: error %g, at most %g is wanted", name, error, tolerance);
 }
 

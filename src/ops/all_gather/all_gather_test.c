@@ -19,8 +19,8 @@ static void run_rank(void *context, sn_comm *comm) {
 
 static sn_call call(sn_dtype form, int64_t n, int64_t unit, int64_t rows, int64_t shard, uint32_t seed) {
     sn_call c = {.attrs = {.i = {[SN_ALL_GATHER_UNIT] = unit, [SN_ALL_GATHER_ELEMENTS] = n, [SN_ALL_GATHER_ROWS] = rows}}};
-    c.in[0] = test_tensor(form, sn_shape_of(shard), seed, 2);
-    test_prepare(&sn_op_all_gather, &c, 1);
+    c.in[0] = op_tensor(form, sn_shape_of(shard), seed, 2);
+    op_prepare(&sn_op_all_gather, &c, 1);
     return c;
 }
 
@@ -36,8 +36,8 @@ static void every_rank_gets_all(void **state) {
                     test_ranks(ranks, run_rank, &j);
                     for (int64_t i = 0; i < n; i++)
                         for (int r = 0; r < ranks; r++)
-                            assert_true(test_get(&j.calls[r].out[0], i) == test_get(&j.calls[i / shard].in[0], i % shard));
-                    for (int r = 0; r < ranks; r++) test_free_call(&j.calls[r]);
+                            assert_true(op_get(&j.calls[r].out[0], i) == op_get(&j.calls[i / shard].in[0], i % shard));
+                    for (int r = 0; r < ranks; r++) op_free_call(&j.calls[r]);
                 }
 }
 
@@ -53,32 +53,32 @@ static void blocks(void **state) { /* a quantised weight, in rows */
     for (int r = 0; r < 3; r++) {
         const uint8_t *bytes = j.calls[r].out[0].data;
         for (size_t i = 0; i < 8 * 20; i++) assert_int_equal(bytes[i], i / 60 + 1);
-        test_free_call(&j.calls[r]);
+        op_free_call(&j.calls[r]);
     }
 }
 
 static void alone(void **state) {
     (void)state;
     sn_call c = call(SN_F32, 1008, 1024, 9, 1024, 3);
-    test_same_bits(&sn_op_all_gather, &c);
+    op_same_bits(&sn_op_all_gather, &c);
     assert_int_equal(c.out[0].shape.d[1], 112);
     assert_memory_equal(c.out[0].data, c.in[0].data, 1008 * 4);
-    test_free_call(&c);
+    op_free_call(&c);
 }
 
 static void refuses(void **state) {
     (void)state;
     sn_call c = {.in = {{.dtype = SN_Q4_1, .shape = sn_shape_of(64)}}};
     c.attrs.i[SN_ALL_GATHER_UNIT] = 16;
-    test_refused(&sn_op_all_gather, &c, 1, "multiple of 32, the block of q4_1, found 16");
+    op_refused(&sn_op_all_gather, &c, 1, "multiple of 32, the block of q4_1, found 16");
     c.attrs.i[SN_ALL_GATHER_UNIT] = 96;
-    test_refused(&sn_op_all_gather, &c, 1, "whole units of 96 elements, found 64");
+    op_refused(&sn_op_all_gather, &c, 1, "whole units of 96 elements, found 64");
     c.attrs.i[SN_ALL_GATHER_UNIT] = 32;
     c.attrs.i[SN_ALL_GATHER_ELEMENTS] = 64;
     c.attrs.i[SN_ALL_GATHER_ROWS] = 3;
-    test_refused(&sn_op_all_gather, &c, 1, "64 elements do not fill 3 rows");
+    op_refused(&sn_op_all_gather, &c, 1, "64 elements do not fill 3 rows");
     c.attrs.i[SN_ALL_GATHER_ROWS] = 4;
-    test_refused(&sn_op_all_gather, &c, 1, "no valid size");
+    op_refused(&sn_op_all_gather, &c, 1, "no valid size");
 }
 
 int main(void) {

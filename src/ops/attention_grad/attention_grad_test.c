@@ -37,16 +37,16 @@ static void attributes(sn_call *c, const grad_case *a) {
 static sn_call call_of(const grad_case *a, bool sine) {
     sn_call forward = {.n_in = 4}, c = {.n_in = 7};
     for (int i = 0; i < 3; i++) {
-        forward.in[i] = test_tensor(a->form, sn_shape_of(a->n, (i ? a->kv_heads : a->heads) * a->d));
-        if (sine) test_tensor_sine(&forward.in[i], 1 + i, i == 2 ? 1.0 : 1.5);
-        else test_tensor_fill(&forward.in[i], 20 + (uint32_t)i, i == 2 ? 1 : 2);
+        forward.in[i] = case_tensor(a->form, sn_shape_of(a->n, (i ? a->kv_heads : a->heads) * a->d));
+        if (sine) case_sine(&forward.in[i], 1 + i, i == 2 ? 1.0 : 1.5);
+        else case_fill(&forward.in[i], 20 + (uint32_t)i, i == 2 ? 1 : 2);
     }
-    forward.in[3] = test_seq_start(a->n, a->starts, a->n_starts);
+    forward.in[3] = case_seq_start(a->n, a->starts, a->n_starts);
     attributes(&forward, a);
-    test_run(&sn_op_attention, &sn_attention_cpu[0], &forward, 2);
-    c.in[0] = test_tensor(a->form, forward.in[0].shape);
-    if (sine) test_tensor_sine(&c.in[0], 4, 1);
-    else test_tensor_fill(&c.in[0], 30, 1);
+    case_run(&sn_op_attention, &sn_attention_cpu[0], &forward, 2);
+    c.in[0] = case_tensor(a->form, forward.in[0].shape);
+    if (sine) case_sine(&c.in[0], 4, 1);
+    else case_fill(&c.in[0], 30, 1);
     for (int i = 0; i < 3; i++) c.in[1 + i] = forward.in[i];
     c.in[4] = forward.out[0];
     c.in[5] = forward.out[1];
@@ -58,26 +58,26 @@ static sn_call call_of(const grad_case *a, bool sine) {
 static void against_f64(void **state) {
     (void)state;
     const sn_kernel *kernels[8];
-    int n_kernels = test_kernels(&sn_op_attention_grad, kernels, 8);
+    int n_kernels = case_kernels(&sn_op_attention_grad, kernels, 8);
     for (int i = 0; i < CASES; i++) {
         const grad_case *a = &cases[i];
         sn_call c = call_of(a, false);
         size_t many = (size_t)(a->n * a->heads * a->d), few = (size_t)(a->n * a->kv_heads * a->d);
         double *sums = malloc((many + 2 * few) * sizeof *sums), *d[3] = {sums, sums + many, sums + many + few};
         assert_non_null(sums);
-        test_attention ref = {a->n,     a->heads, a->kv_heads, a->d, a->window, c.attrs.f[0], c.in[6].data, &c.in[1],
+        case_attention ref = {a->n,     a->heads, a->kv_heads, a->d, a->window, c.attrs.f[0], c.in[6].data, &c.in[1],
                               &c.in[2], &c.in[3], &c.in[0],    NULL, NULL,      d[0],         d[1],         d[2]};
-        test_attention_f64(&ref);
+        case_attention_f64(&ref);
         double limit = a->form == SN_F32 ? 4e-6 : a->form == SN_BF16 ? 8e-3 : 1e-3;
         for (int k = 0; k < n_kernels; k++) {
-            test_run(&sn_op_attention_grad, kernels[k], &c, 1 + k % 2);
+            case_run(&sn_op_attention_grad, kernels[k], &c, 1 + k % 2);
             for (int o = 0; o < 3; o++) {
-                double e = attention_case_error(&c.out[o], d[o]);
+                double e = case_error(&c.out[o], d[o]);
                 if (e > limit) fail_msg("case %d, %s: error %g of d%c", i, kernels[k]->name, e, "qkv"[o]);
             }
         }
         free(sums);
-        test_tensors_free();
+        case_tensors_free();
     }
 }
 
@@ -96,28 +96,28 @@ static void golden(void **state) {
         {"attention/heads64.f32", {9, 3, 1, 64, 0, {0}, 1, SN_F32}},
     };
     const sn_kernel *kernels[8];
-    int n_kernels = test_kernels(&sn_op_attention_grad, kernels, 8);
+    int n_kernels = case_kernels(&sn_op_attention_grad, kernels, 8);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         const grad_case *a = &files[i].a;
         sn_call c = call_of(a, true);
         size_t many = (size_t)(a->n * a->heads * a->d), few = (size_t)(a->n * a->kv_heads * a->d);
-        const float *want = test_golden(files[i].file, 2 * (many + few));
+        const float *want = case_golden(files[i].file, 2 * (many + few));
         const float *d[3] = {want + many, want + 2 * many, want + 2 * many + few};
         for (int k = 0; k < n_kernels; k++) {
-            test_run(&sn_op_attention_grad, kernels[k], &c, 2);
+            case_run(&sn_op_attention_grad, kernels[k], &c, 2);
             for (int o = 0; o < 3; o++) {
                 double e = test_error(c.out[o].data, d[o], (size_t)sn_elements(&c.out[o]));
                 if (e > 6e-6) fail_msg("%s, %s: error %g of d%c", files[i].file, kernels[k]->name, e, "qkv"[o]);
             }
         }
-        test_tensors_free();
+        case_tensors_free();
     }
 }
 
 static double loss(sn_call *forward, const sn_kernel *kernel, const sn_tensor *dout) {
-    test_run_again(kernel, forward, 1);
+    case_run_again(kernel, forward, 1);
     double sum = 0;
-    for (int64_t i = 0, n = sn_elements(dout); i < n; i++) sum += test_at(&forward->out[0], i) * test_at(dout, i);
+    for (int64_t i = 0, n = sn_elements(dout); i < n; i++) sum += case_at(&forward->out[0], i) * case_at(dout, i);
     return sum;
 }
 
@@ -125,8 +125,8 @@ static double loss(sn_call *forward, const sn_kernel *kernel, const sn_tensor *d
 static void finite_differences(void **state) {
     (void)state;
     const sn_kernel *kernels[8], *forwards[8];
-    int n_kernels = test_kernels(&sn_op_attention_grad, kernels, 8);
-    assert_int_equal(test_kernels(&sn_op_attention, forwards, 8), n_kernels);
+    int n_kernels = case_kernels(&sn_op_attention_grad, kernels, 8);
+    assert_int_equal(case_kernels(&sn_op_attention, forwards, 8), n_kernels);
     grad_case a = {9, 4, 2, 16, 5, {0, 3}, 2, SN_F32};
     const double h = 1.0 / 64;
     for (int k = 0; k < n_kernels; k++) {
@@ -134,10 +134,10 @@ static void finite_differences(void **state) {
         for (int i = 0; i < 3; i++) forward.in[i] = c.in[1 + i];
         forward.in[3] = c.in[6];
         forward.attrs = c.attrs;
-        test_run(&sn_op_attention, forwards[k], &forward, 1);
+        case_run(&sn_op_attention, forwards[k], &forward, 1);
         c.in[4] = forward.out[0], c.in[5] = forward.out[1];
-        test_run(&sn_op_attention_grad, kernels[k], &c, 1);
-        forward.out[0] = test_tensor(SN_F32, c.in[4].shape), forward.out[1] = test_tensor(SN_F32, c.in[5].shape);
+        case_run(&sn_op_attention_grad, kernels[k], &c, 1);
+        forward.out[0] = case_tensor(SN_F32, c.in[4].shape), forward.out[1] = case_tensor(SN_F32, c.in[5].shape);
         for (int i = 0; i < 3; i++)
             for (int64_t x = 0, n = sn_elements(&c.in[1 + i]); x < n; x += 3) {
                 float *at = (float *)c.in[1 + i].data + x, was = *at;
@@ -149,36 +149,36 @@ static void finite_differences(void **state) {
                         diff += sign * weight[step - 1] * loss(&forward, forwards[k], &c.in[0]) / (12 * h);
                     }
                 *at = was;
-                double e = fabs(diff - test_at(&c.out[i], x)) / (1 + fabs(diff));
+                double e = fabs(diff - case_at(&c.out[i], x)) / (1 + fabs(diff));
                 if (e > 1e-3)
-                    fail_msg("%s: d%c[%lld] is %g, differences say %g", kernels[k]->name, "qkv"[i], (long long)x, test_at(&c.out[i], x),
+                    fail_msg("%s: d%c[%lld] is %g, differences say %g", kernels[k]->name, "qkv"[i], (long long)x, case_at(&c.out[i], x),
                              diff);
             }
-        test_tensors_free();
+        case_tensors_free();
     }
 }
 
 static void same_bits_on_any_number_of_threads(void **state) {
     (void)state;
     const sn_kernel *kernels[8];
-    int n_kernels = test_kernels(&sn_op_attention_grad, kernels, 8);
+    int n_kernels = case_kernels(&sn_op_attention_grad, kernels, 8);
     sn_call c = call_of(&cases[3], false);
     for (int k = 0; k < n_kernels; k++) {
-        test_run(&sn_op_attention_grad, kernels[k], &c, 1);
+        case_run(&sn_op_attention_grad, kernels[k], &c, 1);
         sn_tensor d[3] = {c.out[0], c.out[1], c.out[2]};
         for (int threads = 2; threads <= 5; threads++) {
-            test_run(&sn_op_attention_grad, kernels[k], &c, threads);
+            case_run(&sn_op_attention_grad, kernels[k], &c, threads);
             for (int o = 0; o < 3; o++) assert_memory_equal(d[o].data, c.out[o].data, sn_tensor_bytes(&d[o]));
         }
     }
-    test_tensors_free();
+    case_tensors_free();
 }
 
 /* Sequence B behind A: neither A's contents, even NaNs, nor its length change a bit of B's gradients. */
 static void packed_sequences_are_strangers(void **state) {
     (void)state;
     const sn_kernel *kernels[8];
-    int n_kernels = test_kernels(&sn_op_attention_grad, kernels, 8);
+    int n_kernels = case_kernels(&sn_op_attention_grad, kernels, 8);
     enum { B = 140, LENGTHS = 4 };
     static const int32_t before[LENGTHS] = {0, 1, 37, 130};
     for (int k = 0; k < n_kernels; k++) {
@@ -188,26 +188,26 @@ static void packed_sequences_are_strangers(void **state) {
             sn_call c = call_of(&a, false);
             for (uint32_t i = 0; i < 6; i++) { /* o and lse need not belong to the rest here */
                 int64_t cols = sn_cols(&c.in[i]);
-                sn_tensor b = test_tensor(SN_F32, sn_shape_of(B, cols));
-                test_tensor_fill(&b, 70 + i, 1);
+                sn_tensor b = case_tensor(SN_F32, sn_shape_of(B, cols));
+                case_fill(&b, 70 + i, 1);
                 for (int64_t e = 0; e < B * cols && i == 5; e++) ((float *)b.data)[e] += 4;
                 memcpy((float *)c.in[i].data + before[x] * cols, b.data, sn_tensor_bytes(&b));
                 if (x == 2) memset(c.in[i].data, 0xff, (size_t)(before[x] * cols) * sizeof(float));
             }
-            test_run(&sn_op_attention_grad, kernels[k], &c, 2);
+            case_run(&sn_op_attention_grad, kernels[k], &c, 2);
             for (int o = 0; o < 3; o++) {
                 if (!x) alone[o] = c.out[o];
                 assert_memory_equal(alone[o].data, (float *)c.out[o].data + before[x] * sn_cols(&c.out[o]), sn_tensor_bytes(&alone[o]));
             }
         }
-        test_tensors_free();
+        case_tensors_free();
     }
 }
 
 static void memory_is_linear(void **state) {
     (void)state;
     const sn_kernel *kernels[8];
-    int n_kernels = test_kernels(&sn_op_attention_grad, kernels, 8);
+    int n_kernels = case_kernels(&sn_op_attention_grad, kernels, 8);
     sn_call c = call_of(&cases[1], false);
     for (int k = 0; k < n_kernels; k++) {
         size_t bytes[3];
@@ -218,7 +218,7 @@ static void memory_is_linear(void **state) {
         assert_true(bytes[2] - bytes[1] == 2 * (bytes[1] - bytes[0]));
         assert_true(bytes[1] - bytes[0] <= 65536 * 3 * sizeof(float));
     }
-    test_tensors_free();
+    case_tensors_free();
 }
 
 static void refused(sn_call c, const char *words) {
@@ -240,7 +240,7 @@ static void misfits_are_refused(void **state) {
     refused(c, "wanted seq_start i32 [70], found i32 [1]");
     c = good, c.in[2].shape.d[1] = 128;
     refused(c, "wanted v [70,128]");
-    test_tensors_free();
+    case_tensors_free();
 }
 
 int main(void) {

@@ -1,21 +1,22 @@
 #include "ops/cast/cast.h"
 
 #include "graph/op.h"
+#include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
     const sn_tensor *x = &c->in[0];
     int64_t to = c->attrs.i[SN_CAST_DTYPE];
     char text[96];
     size_t bytes;
+    SN_TRY(sn_need_any("cast", c, 0, "x"));
     if (to < 0 || to >= SN_DTYPE_COUNT) return sn_fail(SN_ERR_USAGE, "cast: dtype %lld is no form", (long long)to);
     if (!sn_cast_reads(x->dtype))
         return sn_fail(SN_ERR_UNSUPPORTED, "cast: x is %s, wanted a float or block form", sn_dtype_name(x->dtype));
     if (!sn_cast_writes((sn_dtype)to)) return sn_fail(SN_ERR_UNSUPPORTED, "cast: no encoder for %s", sn_dtype_name((sn_dtype)to));
-    if (x->shape.rank < 1 || !sn_dtype_row_bytes((sn_dtype)to, sn_cols(x), &bytes) || !sn_dtype_row_bytes(x->dtype, sn_cols(x), &bytes))
+    if (!sn_dtype_row_bytes((sn_dtype)to, sn_cols(x), &bytes) || !sn_dtype_row_bytes(x->dtype, sn_cols(x), &bytes))
         return sn_fail(SN_ERR_SHAPE, "cast: rows of x %s are no whole number of blocks of %s and %s", sn_shape_text(&x->shape, text),
                        sn_dtype_name(x->dtype), sn_dtype_name((sn_dtype)to));
-    c->out[0].shape = x->shape;
-    c->out[0].dtype = (sn_dtype)to;
+    sn_set_out(c, 0, (sn_dtype)to, x->shape);
     return SN_OK;
 }
 
@@ -32,15 +33,11 @@ static bool accepts(const sn_call *c, int input, sn_dtype form) {
     return input == 0 && sn_cast_reads(form) && sn_dtype_row_bytes(form, sn_cols(&c->in[0]), &bytes);
 }
 
-/* dx is dy in the form of x; rounding and quantisation pass the gradient straight through. A frozen block form gets none. */
+/* dx is dy in the form of x; rounding and quantisation pass the gradient straight through. x in a block form: dy as it is. */
 static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *want, sn_vid *din) {
     if (!want[0] || dout[0] == SN_NONE) return SN_OK;
     sn_dtype form = g->values[g->nodes[node].in[0].value].dtype;
-    if (!sn_dtype_is_float(form) || g->values[dout[0]].dtype == form) {
-        din[0] = dout[0];
-        return SN_OK;
-    }
-    din[0] = sn_append1(g, SN_OP_cast, &(sn_attrs){.i = {form}}, 1, dout, sn_name(g, "%s.grad", g->nodes[node].name));
+    din[0] = sn_dtype_is_float(form) ? sn_in_form(g, dout[0], form) : dout[0];
     return g->status;
 }
 

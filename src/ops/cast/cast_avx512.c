@@ -7,7 +7,7 @@
 #include "ops/cast/cast_kquants.h"
 #include "ops/cast/convert_isa.h"
 
-static inline __mmask16 lanes(int64_t left) { return left >= 16 ? 0xffff : (__mmask16)((1u << left) - 1); }
+static inline __mmask16 lanes(int64_t left) { return (__mmask16)(left >= 16 ? 0xffffu : (1u << left) - 1); }
 
 static void decode_f16(const void *row, int64_t n, float *out) {
     const uint16_t *h = row;

@@ -131,12 +131,33 @@ static void rows_of_blocks_stay_whole(void **state) {
     assert_false(sn_op_cast.accepts(&c, 0, SN_I32));
 }
 
+static void gradient_is_cast_back(void **state) {
+    (void)state;
+    sn_job *job;
+    assert_ok(sn_job_new(&job));
+    sn_graph *g = sn_job_add_graph(job, "test", SN_ROLE_TRAIN);
+    sn_vid x = sn_input(g, "x", SN_F32, sn_shape_of(2, 64)), y, din = SN_NONE;
+    sn_nid node = sn_append(g, SN_OP_cast, &(sn_attrs){.i = {SN_BF16}}, 1, &x, "y", &y);
+    sn_vid dy = sn_input(g, "dy", SN_BF16, sn_shape_of(2, 64));
+    const bool want = true;
+    assert_ok(sn_op_cast.grad(g, node, &dy, &want, &din));
+    assert_int_equal(g->values[din].dtype, SN_F32);
+    assert_int_equal(g->nodes[g->values[din].producer].op, SN_OP_cast);
+    assert_int_equal(g->nodes[g->values[din].producer].in[0].value, dy);
+    sn_vid dy32 = sn_input(g, "dy32", SN_F32, sn_shape_of(2, 64)); /* already in x's form: nothing to add */
+    assert_ok(sn_op_cast.grad(g, node, &dy32, &want, &din));
+    assert_int_equal(din, dy32);
+    const sn_vid none = SN_NONE;
+    din = SN_NONE;
+    assert_ok(sn_op_cast.grad(g, node, &none, &want, &din));
+    assert_int_equal(din, SN_NONE);
+    sn_job_free(job);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_pairs_have_the_scalar_bits),
-        cmocka_unit_test(every_f16_and_bf16_pattern),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(rows_of_blocks_stay_whole),
+        cmocka_unit_test(all_pairs_have_the_scalar_bits), cmocka_unit_test(every_f16_and_bf16_pattern), cmocka_unit_test(refusals),
+        cmocka_unit_test(rows_of_blocks_stay_whole),      cmocka_unit_test(gradient_is_cast_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,13 +9,13 @@ extern const sn_op sn_op_clip_factor;
 /* {factor, applied, norm, 0} for these sums of squares. */
 static void clip(const double *sums, int64_t n, float inv_scale, double max_norm, double out[4]) {
     sn_call c = {.attrs = {.f = {[SN_CLIP_FACTOR_MAX_NORM] = max_norm}}};
-    c.in[0] = test_tensor(SN_F64, sn_shape_of(n), 0, 0);
-    for (int64_t i = 0; i < n; i++) test_set(&c.in[0], i, sums[i]);
-    c.in[1] = test_tensor_of(SN_F32, sn_shape_of(8), (float[]){1, 1, 1, inv_scale, 0, 0, 0, 0});
-    test_prepare(&sn_op_clip_factor, &c, 2);
-    test_same_bits(&sn_op_clip_factor, &c);
-    for (int i = 0; i < 4; i++) out[i] = test_get(&c.out[0], i);
-    test_free_call(&c);
+    c.in[0] = op_tensor(SN_F64, sn_shape_of(n), 0, 0);
+    for (int64_t i = 0; i < n; i++) op_set(&c.in[0], i, sums[i]);
+    c.in[1] = op_tensor_of(SN_F32, sn_shape_of(8), (float[]){1, 1, 1, inv_scale, 0, 0, 0, 0});
+    op_prepare(&sn_op_clip_factor, &c, 2);
+    op_same_bits(&sn_op_clip_factor, &c);
+    for (int i = 0; i < 4; i++) out[i] = op_get(&c.out[0], i);
+    op_free_call(&c);
 }
 
 static void factors(void **state) {
@@ -48,10 +48,10 @@ static void overflow_applies_nothing(void **state) {
 static void refuses(void **state) {
     (void)state;
     sn_call c = {.in = {{.dtype = SN_F64, .shape = sn_shape_of(3)}, {.dtype = SN_F32, .shape = sn_shape_of(4)}}};
-    test_refused(&sn_op_clip_factor, &c, 2, "hyper must be [8], found [4]");
+    op_refused(&sn_op_clip_factor, &c, 2, "hyper must be [8], found [4]");
     c.in[1].shape = sn_shape_of(8);
     c.attrs.f[SN_CLIP_FACTOR_MAX_NORM] = -1;
-    test_refused(&sn_op_clip_factor, &c, 2, "found -1");
+    op_refused(&sn_op_clip_factor, &c, 2, "found -1");
 }
 
 int main(void) {

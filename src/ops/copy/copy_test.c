@@ -10,28 +10,28 @@ static void every_size(void **state) {
     const int64_t sizes[] = {0, 1, 65536, 65537, 300007};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         sn_call c = {.attrs = {.i = {[SN_COPY_TIER] = SN_TIER_HOST}}};
-        c.in[0] = test_tensor(SN_F32, sn_shape_of(sizes[s]), 1, 2);
-        test_prepare(&sn_op_copy, &c, 1);
-        test_same_bits(&sn_op_copy, &c);
+        c.in[0] = op_tensor(SN_F32, sn_shape_of(sizes[s]), 1, 2);
+        op_prepare(&sn_op_copy, &c, 1);
+        op_same_bits(&sn_op_copy, &c);
         assert_memory_equal(c.out[0].data, c.in[0].data, sn_tensor_bytes(&c.in[0]));
-        test_free_call(&c);
+        op_free_call(&c);
     }
     sn_call c = {0};
-    c.in[0] = test_tensor(SN_Q4_1, sn_shape_of(3, 64), 0, 0);
+    c.in[0] = op_tensor(SN_Q4_1, sn_shape_of(3, 64), 0, 0);
     for (size_t i = 0; i < sn_tensor_bytes(&c.in[0]); i++) ((uint8_t *)c.in[0].data)[i] = (uint8_t)i;
-    test_prepare(&sn_op_copy, &c, 1);
-    test_same_bits(&sn_op_copy, &c);
+    op_prepare(&sn_op_copy, &c, 1);
+    op_same_bits(&sn_op_copy, &c);
     assert_memory_equal(c.out[0].data, c.in[0].data, 120);
-    test_free_call(&c);
+    op_free_call(&c);
 }
 
 static void refuses(void **state) {
     (void)state;
     sn_call c = {.in = {{.dtype = SN_F32, .shape = sn_shape_of(2, 3)}}};
     c.attrs.i[SN_COPY_TIER] = 9;
-    test_refused(&sn_op_copy, &c, 1, "no tier 9");
+    op_refused(&sn_op_copy, &c, 1, "no tier 9");
     c.in[0] = (sn_tensor){.dtype = SN_Q4_1, .shape = sn_shape_of(2, 33)};
-    test_refused(&sn_op_copy, &c, 1, "no valid size");
+    op_refused(&sn_op_copy, &c, 1, "no valid size");
 }
 
 int main(void) {

@@ -13,7 +13,7 @@ enum { VOCAB = 700 }; /* more rows than a task of the gradient takes */
 
 /* Ids with repeats, the first and last row, and two that are no rows. */
 static sn_tensor ids_of(int64_t n) {
-    sn_tensor t = test_tensor(SN_I32, sn_shape_of(n), 0, 0);
+    sn_tensor t = op_tensor(SN_I32, sn_shape_of(n), 0, 0);
     for (int64_t i = 0; i < n; i++) ((int32_t *)t.data)[i] = (int32_t)(i * i * 31 % VOCAB);
     if (n > 6) memcpy(t.data, (int32_t[]){0, VOCAB - 1, -1, VOCAB, 5, 5}, 6 * sizeof(int32_t));
     return t;
@@ -25,17 +25,17 @@ static void rows_of_float_tables(void **state) {
         const int64_t tokens = test_shapes[s][0], columns = test_shapes[s][1];
         sn_call c = {.attrs = {.i = {[SN_EMBEDDING_DTYPE] = test_forms[b]}}};
         c.in[0] = ids_of(tokens);
-        c.in[1] = test_tensor(test_forms[a], sn_shape_of(VOCAB, columns), 1, 2);
-        test_prepare(&sn_op_embedding, &c, 2);
-        test_same_bits(&sn_op_embedding, &c);
+        c.in[1] = op_tensor(test_forms[a], sn_shape_of(VOCAB, columns), 1, 2);
+        op_prepare(&sn_op_embedding, &c, 2);
+        op_same_bits(&sn_op_embedding, &c);
         for (int64_t t = 0; t < tokens; t++)
             for (int64_t i = 0; i < columns; i++) {
                 const int32_t id = ((const int32_t *)c.in[0].data)[t];
-                const double want = id < 0 || id >= VOCAB ? 0 : test_get(&c.in[1], id * columns + i);
-                assert_true(fabs(test_get(&c.out[0], t * columns + i) - want) <= test_tolerance(test_forms[b]) * 3);
-                if (a == b) assert_true(test_get(&c.out[0], t * columns + i) == want);
+                const double want = id < 0 || id >= VOCAB ? 0 : op_get(&c.in[1], id * columns + i);
+                assert_true(fabs(op_get(&c.out[0], t * columns + i) - want) <= op_tolerance(test_forms[b]) * 3);
+                if (a == b) assert_true(op_get(&c.out[0], t * columns + i) == want);
             }
-        test_free_call(&c);
+        op_free_call(&c);
     }
 }
 
@@ -44,20 +44,20 @@ static void rows_of_a_quantised_table(void **state) {
     const int64_t columns = 1056; /* more than one piece */
     sn_call c = {.attrs = {.i = {[SN_EMBEDDING_DTYPE] = SN_F32}}};
     float row[1056], back[1056];
-    c.in[0] = test_tensor_i32(sn_shape_of(3), (int32_t[]){2, 0, 1});
-    c.in[1] = test_tensor(SN_Q8_0, sn_shape_of(3, columns), 0, 0);
+    c.in[0] = op_tensor_i32(sn_shape_of(3), (int32_t[]){2, 0, 1});
+    c.in[1] = op_tensor(SN_Q8_0, sn_shape_of(3, columns), 0, 0);
     for (int r = 0; r < 3; r++) {
         test_fill(row, 1056, (uint32_t)r + 9, 1);
         assert_ok(sn_from_f32(SN_Q8_0, row, columns, (char *)c.in[1].data + (size_t)r * sn_row_bytes(&c.in[1])));
     }
-    test_prepare(&sn_op_embedding, &c, 2);
-    test_same_bits(&sn_op_embedding, &c);
+    op_prepare(&sn_op_embedding, &c, 2);
+    op_same_bits(&sn_op_embedding, &c);
     for (int t = 0; t < 3; t++) {
         sn_to_f32(SN_Q8_0, (char *)c.in[1].data + (size_t)((const int32_t *)c.in[0].data)[t] * sn_row_bytes(&c.in[1]), columns, back);
         assert_memory_equal((float *)c.out[0].data + t * columns, back, sizeof back);
     }
     assert_string_equal(sn_op_embedding.axes(&c), "t,VE->tE");
-    test_free_call(&c);
+    op_free_call(&c);
 }
 
 static void gradient(void **state) {
@@ -66,39 +66,39 @@ static void gradient(void **state) {
         const int64_t tokens = test_shapes[s][0], columns = test_shapes[s][1];
         sn_call c = {.attrs = {.i = {[SN_EMBEDDING_GRAD_VOCAB] = VOCAB, [SN_EMBEDDING_GRAD_DTYPE] = test_forms[b]}}};
         c.in[0] = ids_of(tokens);
-        c.in[1] = test_tensor(test_forms[a], sn_shape_of(tokens, columns), 1, 2);
-        if (adds) c.in[2] = test_tensor(test_forms[b], sn_shape_of(VOCAB, columns), 2, 2);
+        c.in[1] = op_tensor(test_forms[a], sn_shape_of(tokens, columns), 1, 2);
+        if (adds) c.in[2] = op_tensor(test_forms[b], sn_shape_of(VOCAB, columns), 2, 2);
         double *want = sn_alloc_zero((size_t)(VOCAB * columns + 1), sizeof *want);
-        for (int64_t i = 0; adds && i < VOCAB * columns; i++) want[i] = test_get(&c.in[2], i);
+        for (int64_t i = 0; adds && i < VOCAB * columns; i++) want[i] = op_get(&c.in[2], i);
         for (int64_t t = 0; t < tokens; t++) {
             const int32_t id = ((const int32_t *)c.in[0].data)[t];
-            for (int64_t i = 0; id >= 0 && id < VOCAB && i < columns; i++) want[id * columns + i] += test_get(&c.in[1], t * columns + i);
+            for (int64_t i = 0; id >= 0 && id < VOCAB && i < columns; i++) want[id * columns + i] += op_get(&c.in[1], t * columns + i);
         }
-        test_prepare(&sn_op_embedding_grad, &c, adds ? 3 : 2);
-        test_same_bits(&sn_op_embedding_grad, &c);
+        op_prepare(&sn_op_embedding_grad, &c, adds ? 3 : 2);
+        op_same_bits(&sn_op_embedding_grad, &c);
         assert_int_equal(c.out[0].shape.rank, adds ? 0 : 2);
-        assert_true(test_tensor_error(adds ? &c.in[2] : &c.out[0], want) <= test_tolerance(test_forms[b]));
+        assert_true(op_tensor_error(adds ? &c.in[2] : &c.out[0], want) <= op_tolerance(test_forms[b]));
         sn_free(want);
-        test_free_call(&c);
+        op_free_call(&c);
     }
 }
 
 static void refuses(void **state) {
     (void)state;
     sn_call c = {.in = {{.dtype = SN_I64, .shape = sn_shape_of(2)}, {.dtype = SN_F32, .shape = sn_shape_of(3, 4)}}};
-    test_refused(&sn_op_embedding, &c, 2, "ids must be i32, found i64");
+    op_refused(&sn_op_embedding, &c, 2, "ids must be i32, found i64");
     c.in[0].dtype = SN_I32;
     c.in[1].dtype = SN_I8;
-    test_refused(&sn_op_embedding, &c, 2, "found i8");
+    op_refused(&sn_op_embedding, &c, 2, "found i8");
     c.in[1].dtype = SN_F32;
     c.attrs.i[SN_EMBEDDING_GRAD_VOCAB] = 10;
-    test_refused(&sn_op_embedding_grad, &c, 2, "each of the 2 ids, found 3");
+    op_refused(&sn_op_embedding_grad, &c, 2, "each of the 2 ids, found 3");
     c.in[0].shape = sn_shape_of(3);
     c.attrs.i[SN_EMBEDDING_GRAD_VOCAB] = INT64_C(1) << 61;
-    test_refused(&sn_op_embedding_grad, &c, 2, "no table of");
+    op_refused(&sn_op_embedding_grad, &c, 2, "no table of");
     c.attrs.i[SN_EMBEDDING_GRAD_VOCAB] = 10;
     c.in[2] = (sn_tensor){.dtype = SN_F32, .shape = sn_shape_of(9, 4)};
-    test_refused(&sn_op_embedding_grad, &c, 3, "acc must be [10,4], found [9,4]");
+    op_refused(&sn_op_embedding_grad, &c, 3, "acc must be [10,4], found [9,4]");
 }
 
 int main(void) {

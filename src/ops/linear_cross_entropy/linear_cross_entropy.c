@@ -52,15 +52,20 @@ static bool accepts(const sn_call *c, int input, sn_dtype form) {
 }
 
 /* The forward call has computed the gradients: its scale stands for the gradient of every token's loss. */
+/* The gradients are outputs of the forward node. One that nobody wants (of a frozen head, say) is not computed at all. */
 static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *want, sn_vid *din) {
     (void)dout;
-    const sn_node *n = &g->nodes[node];
+    sn_node *n = &g->nodes[node];
     for (int i = H; i <= W; i++) {
-        if (!want[i]) continue;
-        if (n->out[i + 1] == SN_NONE)
-            return sn_fail(SN_ERR_INTERNAL, "%s: the gradient of %s is wanted, but want_%s is 0", n->name, i == H ? "h" : "w",
-                           i == H ? "dh" : "dw");
-        din[i] = n->out[i + 1];
+        if (want[i]) {
+            if (n->out[i + 1] == SN_NONE)
+                return sn_fail(SN_ERR_INTERNAL, "%s: the gradient of %s is wanted, but want_%s is 0", n->name, i == H ? "h" : "w",
+                               i == H ? "dh" : "dw");
+            din[i] = n->out[i + 1];
+        } else {
+            n->attrs.i[i == H ? SN_LINEAR_CROSS_ENTROPY_WANT_DH : SN_LINEAR_CROSS_ENTROPY_WANT_DW] = 0;
+            n->out[i + 1] = SN_NONE;
+        }
     }
     return SN_OK;
 }

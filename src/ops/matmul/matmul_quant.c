@@ -8,7 +8,9 @@ bool sn_quant_takes(const sn_call *c) {
     const sn_tensor *a = &c->in[0], *b = &c->in[1];
     sn_dtype y = c->out[0].dtype;
     size_t bytes;
-    if (c->attrs.i[SN_MATMUL_TRANS_A] || !c->attrs.i[SN_MATMUL_TRANS_B] || !sn_dtype_is_float(y) || (sn_has(c, 2) && !sn_dtype_is_float(c->in[2].dtype))) return false;
+    if (c->attrs.i[SN_MATMUL_TRANS_A] || !c->attrs.i[SN_MATMUL_TRANS_B] || !sn_dtype_is_float(y) ||
+        (sn_has(c, 2) && !sn_dtype_is_float(c->in[2].dtype)))
+        return false;
     return a->dtype == sn_quant_activation(b->dtype) && b->shape.rank == 2 && sn_cols(a) == sn_cols(b) &&
            sn_dtype_row_bytes(b->dtype, sn_cols(b), &bytes);
 }

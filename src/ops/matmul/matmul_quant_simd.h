@@ -186,6 +186,7 @@ INLINE void multiply32_stored(sn_dtype w, int tokens, const uint8_t *b, size_t s
 
 INLINE void pack32(sn_dtype w, const uint8_t *b, size_t stride, int64_t blocks, uint8_t *panel) {
     for (int64_t i = 0; i < blocks; i++, b += block_bytes(w), panel += BLOCK32) {
+        prefetch(b, stride, block_bytes(w), i);
         ivec code[8];
         fvec d, m = v_zerof();
         load32(w, b, stride, code, &d, &m);
@@ -318,7 +319,10 @@ INLINE void pack_block256(sn_dtype w, const uint8_t *b, size_t stride, uint8_t *
 
 INLINE void pack256(sn_dtype w, const uint8_t *b, size_t stride, int64_t blocks, uint8_t *panel) {
     const int bytes = sn_dtypes[w].bytes;
-    for (int64_t i = 0; i < blocks; i++, b += bytes, panel += BLOCK256) pack_block256(w, b, stride, panel);
+    for (int64_t i = 0; i < blocks; i++, b += bytes, panel += BLOCK256) {
+        prefetch(b, stride, bytes, i);
+        pack_block256(w, b, stride, panel);
+    }
 }
 
 /* One packed block at a time, which stays in the first-level cache. */
@@ -339,57 +343,52 @@ INLINE void multiply256_stored(sn_dtype w, int tokens, const uint8_t *b, size_t 
 
 /* Dispatch over formats and tile widths. */
 
-static void pack(sn_dtype w, const uint8_t *b, size_t stride, int64_t k, void *panel) {
-    switch (w) {
-    case SN_Q4_0: pack32(SN_Q4_0, b, stride, k / 32, panel); break;
-    case SN_Q4_1: pack32(SN_Q4_1, b, stride, k / 32, panel); break;
-    case SN_Q5_0: pack32(SN_Q5_0, b, stride, k / 32, panel); break;
-    case SN_Q5_1: pack32(SN_Q5_1, b, stride, k / 32, panel); break;
-    case SN_Q8_0: pack32(SN_Q8_0, b, stride, k / 32, panel); break;
-    case SN_Q4_K: pack256(SN_Q4_K, b, stride, k / 256, panel); break;
-    case SN_Q5_K: pack256(SN_Q5_K, b, stride, k / 256, panel); break;
-    case SN_Q6_K: pack256(SN_Q6_K, b, stride, k / 256, panel); break;
-    default: pack256(w, b, stride, k / 256, panel); break;
+#define BY_TOKENS(function, ...)              \
+    switch (tokens) {                         \
+    case 1: function(1, __VA_ARGS__); break;  \
+    case 2: function(2, __VA_ARGS__); break;  \
+    case 4: function(4, __VA_ARGS__); break;  \
+    default: function(8, __VA_ARGS__); break; \
     }
-}
 
-#define BY_TOKENS(function, w, ...)              \
-    switch (tokens) {                            \
-    case 1: function(w, 1, __VA_ARGS__); break;  \
-    case 2: function(w, 2, __VA_ARGS__); break;  \
-    case 4: function(w, 4, __VA_ARGS__); break;  \
-    default: function(w, 8, __VA_ARGS__); break; \
-    }                                            \
-    break
+/* The functions of one format, its name and block size. */
+#define FORMAT(w, block)                                                                                                                   \
+    static void pack_##w(const uint8_t *b, size_t stride, int64_t k, uint8_t *panel) { pack##block(SN_##w, b, stride, k / block, panel); } \
+    INLINE void w##_packed(int tokens, const uint8_t *panel, int64_t k, const uint8_t *tile, float *out) {                                 \
+        multiply##block(SN_##w, tokens, panel, k / block, tile, out);                                                                      \
+    }                                                                                                                                      \
+    static void multiply_##w(const uint8_t *panel, int64_t k, const uint8_t *tile, int tokens, float *out){                                \
+        BY_TOKENS(w##_packed, panel, k, tile, out)} INLINE void w##_stored(int tokens, const uint8_t *b, size_t stride, int64_t k,         \
+                                                                           const uint8_t *tile, float *out) {                              \
+        multiply##block##_stored(SN_##w, tokens, b, stride, k / block, tile, out);                                                         \
+    }                                                                                                                                      \
+    static void stored_##w(const uint8_t *b, size_t stride, int64_t k, const uint8_t *tile, int tokens, float *out) {                      \
+        BY_TOKENS(w##_stored, b, stride, k, tile, out)                                                                                     \
+    }
+
+#define FORMATS(X) \
+    X(Q4_0, 32) X(Q4_1, 32) X(Q5_0, 32) X(Q5_1, 32) X(Q8_0, 32) X(Q2_K, 256) X(Q3_K, 256) X(Q4_K, 256) X(Q5_K, 256) X(Q6_K, 256)
+
+FORMATS(FORMAT)
+
+static const struct format {
+    void (*pack)(const uint8_t *b, size_t stride, int64_t k, uint8_t *panel);
+    void (*multiply)(const uint8_t *panel, int64_t k, const uint8_t *tile, int tokens, float *out);
+    void (*stored)(const uint8_t *b, size_t stride, int64_t k, const uint8_t *tile, int tokens, float *out);
+} formats[SN_DTYPE_COUNT] = {
+#define X(w, block) [SN_##w] = {pack_##w, multiply_##w, stored_##w},
+    FORMATS(X)
+#undef X
+};
+
+static void pack(sn_dtype w, const uint8_t *b, size_t stride, int64_t k, void *panel) { formats[w].pack(b, stride, k, panel); }
 
 static void multiply(sn_dtype w, const void *panel, int64_t k, const void *tile, int tokens, float *out) {
-    switch (w) {
-    case SN_Q4_0: BY_TOKENS(multiply32, SN_Q4_0, panel, k / 32, tile, out);
-    case SN_Q4_1: BY_TOKENS(multiply32, SN_Q4_1, panel, k / 32, tile, out);
-    case SN_Q5_0: BY_TOKENS(multiply32, SN_Q5_0, panel, k / 32, tile, out);
-    case SN_Q5_1: BY_TOKENS(multiply32, SN_Q5_1, panel, k / 32, tile, out);
-    case SN_Q8_0: BY_TOKENS(multiply32, SN_Q8_0, panel, k / 32, tile, out);
-    case SN_Q2_K: BY_TOKENS(multiply256, SN_Q2_K, panel, k / 256, tile, out);
-    case SN_Q3_K: BY_TOKENS(multiply256, SN_Q3_K, panel, k / 256, tile, out);
-    case SN_Q4_K: BY_TOKENS(multiply256, SN_Q4_K, panel, k / 256, tile, out);
-    case SN_Q5_K: BY_TOKENS(multiply256, SN_Q5_K, panel, k / 256, tile, out);
-    default: BY_TOKENS(multiply256, SN_Q6_K, panel, k / 256, tile, out);
-    }
+    formats[w].multiply(panel, k, tile, tokens, out);
 }
 
 static void multiply_stored(sn_dtype w, const uint8_t *b, size_t stride, int64_t k, const void *tile, int tokens, float *out) {
-    switch (w) {
-    case SN_Q4_0: BY_TOKENS(multiply32_stored, SN_Q4_0, b, stride, k / 32, tile, out);
-    case SN_Q4_1: BY_TOKENS(multiply32_stored, SN_Q4_1, b, stride, k / 32, tile, out);
-    case SN_Q5_0: BY_TOKENS(multiply32_stored, SN_Q5_0, b, stride, k / 32, tile, out);
-    case SN_Q5_1: BY_TOKENS(multiply32_stored, SN_Q5_1, b, stride, k / 32, tile, out);
-    case SN_Q8_0: BY_TOKENS(multiply32_stored, SN_Q8_0, b, stride, k / 32, tile, out);
-    case SN_Q2_K: BY_TOKENS(multiply256_stored, SN_Q2_K, b, stride, k / 256, tile, out);
-    case SN_Q3_K: BY_TOKENS(multiply256_stored, SN_Q3_K, b, stride, k / 256, tile, out);
-    case SN_Q4_K: BY_TOKENS(multiply256_stored, SN_Q4_K, b, stride, k / 256, tile, out);
-    case SN_Q5_K: BY_TOKENS(multiply256_stored, SN_Q5_K, b, stride, k / 256, tile, out);
-    default: BY_TOKENS(multiply256_stored, SN_Q6_K, b, stride, k / 256, tile, out);
-    }
+    formats[w].stored(b, stride, k, tile, tokens, out);
 }
 
 #endif

@@ -21,8 +21,8 @@ static void run_rank(void *context, sn_comm *comm) {
 
 static sn_call call(sn_dtype form, int64_t n, int64_t unit, int64_t ranks, uint32_t seed) {
     sn_call c = {.attrs = {.i = {[SN_REDUCE_SCATTER_UNIT] = unit, [SN_REDUCE_SCATTER_ELEMENTS] = n, [SN_REDUCE_SCATTER_RANKS] = ranks}}};
-    c.in[0] = test_tensor(form, sn_shape_of(n), seed, 2);
-    test_prepare(&sn_op_reduce_scatter, &c, 1);
+    c.in[0] = op_tensor(form, sn_shape_of(n), seed, 2);
+    op_prepare(&sn_op_reduce_scatter, &c, 1);
     return c;
 }
 
@@ -37,29 +37,29 @@ static void sums_in_rank_order(void **state) {
                     for (int r = 0; r < ranks; r++) j.calls[r] = call(test_forms[a], n, units[u], ranks, (uint32_t)r);
                     assert_int_equal(sn_elements(&j.calls[0].out[0]), shard);
                     test_ranks(ranks, run_rank, &j);
-                    sn_tensor one = test_tensor(test_forms[a], sn_shape_of(1), 0, 0);
+                    sn_tensor one = op_tensor(test_forms[a], sn_shape_of(1), 0, 0);
                     for (int64_t i = 0; i < shard * ranks; i++) {
                         float sum = 0;
                         for (int r = 0; i < n && r < ranks; r++) {
-                            const float x = (float)test_get(&j.calls[r].in[0], i);
+                            const float x = (float)op_get(&j.calls[r].in[0], i);
                             sum = r ? sum + x : x;
                         }
-                        test_set(&one, 0, (double)sum);
-                        assert_true(test_get(&j.calls[i / shard].out[0], i % shard) == test_get(&one, 0));
+                        op_set(&one, 0, (double)sum);
+                        assert_true(op_get(&j.calls[i / shard].out[0], i % shard) == op_get(&one, 0));
                     }
-                    test_free_tensor(&one);
-                    for (int r = 0; r < ranks; r++) test_free_call(&j.calls[r]);
+                    op_free_tensor(&one);
+                    for (int r = 0; r < ranks; r++) op_free_call(&j.calls[r]);
                 }
 }
 
 static void alone(void **state) { /* without a comm: a copy, padded with zeros */
     (void)state;
     sn_call c = call(SN_F32, 1009, 1024, 1, 3);
-    test_same_bits(&sn_op_reduce_scatter, &c);
+    op_same_bits(&sn_op_reduce_scatter, &c);
     assert_int_equal(sn_elements(&c.out[0]), 1024);
     assert_memory_equal(c.out[0].data, c.in[0].data, 1009 * 4);
-    for (int64_t i = 1009; i < 1024; i++) assert_true(test_get(&c.out[0], i) == 0);
-    test_free_call(&c);
+    for (int64_t i = 1009; i < 1024; i++) assert_true(op_get(&c.out[0], i) == 0);
+    op_free_call(&c);
 }
 
 static void shares(void **state) { /* the last ranks hold fewer elements or none */
@@ -78,14 +78,14 @@ static void refuses(void **state) {
     c.attrs.i[SN_REDUCE_SCATTER_UNIT] = 1;
     c.attrs.i[SN_REDUCE_SCATTER_RANKS] = 2;
     c.attrs.i[SN_REDUCE_SCATTER_ELEMENTS] = 7;
-    test_refused(&sn_op_reduce_scatter, &c, 1, "x must have 7 elements, found [2,3]");
+    op_refused(&sn_op_reduce_scatter, &c, 1, "x must have 7 elements, found [2,3]");
     c.attrs.i[SN_REDUCE_SCATTER_ELEMENTS] = 6;
     c.attrs.i[SN_REDUCE_SCATTER_UNIT] = 0;
-    test_refused(&sn_op_reduce_scatter, &c, 1, "unit and ranks must be 1 or more");
+    op_refused(&sn_op_reduce_scatter, &c, 1, "unit and ranks must be 1 or more");
     c.attrs.i[SN_REDUCE_SCATTER_AXIS] = 9;
-    test_refused(&sn_op_reduce_scatter, &c, 1, "no mesh axis 9");
+    op_refused(&sn_op_reduce_scatter, &c, 1, "no mesh axis 9");
     c.in[0].dtype = SN_I32;
-    test_refused(&sn_op_reduce_scatter, &c, 1, "found i32");
+    op_refused(&sn_op_reduce_scatter, &c, 1, "found i32");
 }
 
 int main(void) {

@@ -11,11 +11,11 @@ extern const sn_op sn_op_rope, sn_op_rope_table;
 static sn_call call_of(sn_dtype form, int64_t n, int64_t heads, int64_t d, int64_t dims, const int32_t *positions, const sn_attrs *rope) {
     sn_call table = {.n_in = 1, .attrs = *rope};
     table.attrs.i[SN_ROPE_TABLE_DIMS] = dims;
-    table.in[0] = test_tensor(SN_I32, sn_shape_of(n));
+    table.in[0] = case_tensor(SN_I32, sn_shape_of(n));
     for (int64_t t = 0; t < n; t++) ((int32_t *)table.in[0].data)[t] = positions ? positions[t] : (int32_t)(t * 13);
-    test_run(&sn_op_rope_table, &sn_rope_table_cpu[0], &table, 1);
-    sn_call c = {.n_in = 2, .in = {test_tensor(form, sn_shape_of(n, heads * d)), table.out[0]}};
-    test_tensor_fill(&c.in[0], 5, 4);
+    case_run(&sn_op_rope_table, &sn_rope_table_cpu[0], &table, 1);
+    sn_call c = {.n_in = 2, .in = {case_tensor(form, sn_shape_of(n, heads * d)), table.out[0]}};
+    case_fill(&c.in[0], 5, 4);
     c.attrs.i[SN_ROPE_HEAD_DIM] = d;
     return c;
 }
@@ -30,15 +30,15 @@ static void golden(void **state) {
         sn_attrs a;
     } files[] = {
         {"rope/default.f32", {{64}, {10000}}},
-        {"rope/linear.f32", {{32, SN_ROPE_LINEAR}, {10000, 4}}},
-        {"rope/llama3_64.f32", {{64, SN_ROPE_LLAMA3, 8192}, {500000, 32, 1, 4}}},
-        {"rope/llama3_128.f32", {{128, SN_ROPE_LLAMA3, 8192}, {500000, 8, 1, 4}}},
+        {"rope/linear.f32", {{32, SN_ROPE_TABLE_LINEAR}, {10000, 4}}},
+        {"rope/llama3_64.f32", {{64, SN_ROPE_TABLE_LLAMA3, 8192}, {500000, 32, 1, 4}}},
+        {"rope/llama3_128.f32", {{128, SN_ROPE_TABLE_LLAMA3, 8192}, {500000, 8, 1, 4}}},
     };
     const sn_kernel *kernels[8];
-    int n_kernels = test_kernels(&sn_op_rope, kernels, 8);
+    int n_kernels = case_kernels(&sn_op_rope, kernels, 8);
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         int64_t d = files[f].a.i[0];
-        const float *want = test_golden(files[f].file, (size_t)(d / 2 + N * HEADS * d));
+        const float *want = case_golden(files[f].file, (size_t)(d / 2 + N * HEADS * d));
         for (int64_t i = 0; i < d / 2; i++) {
             float got = sn_rope_inverse_frequency(&files[f].a, i);
             if (fabsf(got / want[i] - 1) > 1.2e-7f)
@@ -47,14 +47,14 @@ static void golden(void **state) {
         sn_call c = call_of(SN_F32, N, HEADS, d, d, positions, &files[f].a);
         for (int64_t i = 0; i < N * HEADS * d; i++) ((float *)c.in[0].data)[i] = (float)sin(1.7 * (double)i);
         for (int k = 0; k < n_kernels; k++) {
-            test_run(&sn_op_rope, kernels[k], &c, 1);
+            case_run(&sn_op_rope, kernels[k], &c, 1);
             for (int64_t i = 0; i < N * HEADS * d; i++) { /* one unit of a frequency is an angle of position * 6e-8 */
                 double limit = 4e-7 + 1.3e-7 * positions[i / (HEADS * d)] * (double)want[i % (d / 2)];
                 double e = fabs((double)((float *)c.out[0].data)[i] - want[d / 2 + i]);
                 if (e > limit) fail_msg("%s, %s: element %d is off by %g", files[f].file, kernels[k]->name, (int)i, e);
             }
         }
-        test_tensors_free();
+        case_tensors_free();
     }
 }
 
@@ -68,55 +68,58 @@ static const struct {
 enum { CASES = sizeof cases / sizeof *cases };
 static const sn_attrs plain = {.f = {10000}};
 
-/* All kernels give a turn by the table, element by element, also in place and on several threads. */
+/* All kernels give the same turn by the table, also in place and on several threads. */
 static void turns_pairs(void **state) {
     (void)state;
     const sn_kernel *kernels[8];
-    int n_kernels = test_kernels(&sn_op_rope, kernels, 8);
+    int n_kernels = case_kernels(&sn_op_rope, kernels, 8);
     for (int i = 0; i < CASES; i++) {
         int64_t d = cases[i].d, half = cases[i].dims / 2, cols = cases[i].heads * d;
         sn_call c = call_of(cases[i].form, cases[i].n, cases[i].heads, d, cases[i].dims, NULL, &plain);
+        sn_tensor first = {0};
         double unit = cases[i].form == SN_F32 ? 6e-7 : cases[i].form == SN_F16 ? 4e-3 : 3.2e-2;
         for (int k = 0; k < n_kernels; k++) {
-            test_run(&sn_op_rope, kernels[k], &c, 3);
+            case_run(&sn_op_rope, kernels[k], &c, 3);
             for (int64_t e = 0; e < cases[i].n * cols; e++) {
                 int64_t t = e / cols, x = e % d, p = x % half;
-                double want = test_at(&c.in[0], e);
+                double want = case_at(&c.in[0], e);
                 double cosine = (double)((float *)c.in[1].data)[t * 2 * half + p],
                        sine = (double)((float *)c.in[1].data)[t * 2 * half + half + p];
-                if (x < half) want = want * cosine - test_at(&c.in[0], e + half) * sine;
-                else if (x < 2 * half) want = want * cosine + test_at(&c.in[0], e - half) * sine;
-                else assert_true(test_at(&c.out[0], e) == want);
-                if (!(fabs(test_at(&c.out[0], e) - want) <= unit))
-                    fail_msg("case %d, %s: element %d is %g, wanted %g", i, kernels[k]->name, (int)e, test_at(&c.out[0], e), want);
+                if (x < half) want = want * cosine - case_at(&c.in[0], e + half) * sine;
+                else if (x < 2 * half) want = want * cosine + case_at(&c.in[0], e - half) * sine;
+                else assert_true(case_at(&c.out[0], e) == want);
+                if (!(fabs(case_at(&c.out[0], e) - want) <= unit))
+                    fail_msg("case %d, %s: element %d is %g, wanted %g", i, kernels[k]->name, (int)e, case_at(&c.out[0], e), want);
             }
-            sn_tensor x = c.in[0], y = c.out[0], copy = test_tensor(x.dtype, x.shape);
+            if (!k) first = c.out[0];
+            assert_memory_equal(first.data, c.out[0].data, sn_tensor_bytes(&first)); /* all kernels: the same bits */
+            sn_tensor x = c.in[0], y = c.out[0], copy = case_tensor(x.dtype, x.shape);
             memcpy(copy.data, x.data, sn_tensor_bytes(&x));
             c.in[0] = c.out[0] = copy; /* in place */
-            test_run_again(kernels[k], &c, 1);
+            case_run_again(kernels[k], &c, 1);
             assert_memory_equal(copy.data, y.data, sn_tensor_bytes(&y));
             c.in[0] = x;
         }
-        test_tensors_free();
+        case_tensors_free();
     }
 }
 
 static void inverse_turns_back(void **state) {
     (void)state;
     const sn_kernel *kernels[8];
-    int n_kernels = test_kernels(&sn_op_rope, kernels, 8);
+    int n_kernels = case_kernels(&sn_op_rope, kernels, 8);
     sn_call c = call_of(SN_F32, 50, 3, 64, 64, NULL, &plain);
     for (int k = 0; k < n_kernels; k++) {
         sn_call back = c;
         c.attrs.i[SN_ROPE_INVERSE] = 0;
-        test_run(&sn_op_rope, kernels[k], &c, 2);
+        case_run(&sn_op_rope, kernels[k], &c, 2);
         back.in[0] = c.out[0];
         back.attrs.i[SN_ROPE_INVERSE] = 1;
-        test_run(&sn_op_rope, kernels[k], &back, 2);
+        case_run(&sn_op_rope, kernels[k], &back, 2);
         assert_true(test_error(back.out[0].data, c.in[0].data, (size_t)sn_elements(&c.in[0])) < 1e-6);
         assert_true(test_error(c.out[0].data, c.in[0].data, (size_t)sn_elements(&c.in[0])) > 0.1);
     }
-    test_tensors_free();
+    case_tensors_free();
 }
 
 static void refused(sn_call c, const char *words) {
@@ -142,7 +145,7 @@ static void misfits_are_refused(void **state) {
     refused(c, "found f16");
     c = good, c.in[0].dtype = SN_I32;
     refused(c, "found i32");
-    test_tensors_free();
+    case_tensors_free();
 }
 
 int main(void) {

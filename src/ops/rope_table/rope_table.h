@@ -16,7 +16,7 @@ typedef enum sn_rope_table_type {
     SN_ROPE_TABLE_DEFAULT,
     SN_ROPE_TABLE_LINEAR, /* every frequency / factor */
     SN_ROPE_TABLE_LLAMA3, /* wavelengths beyond original_context / low_freq_factor: / factor; below original_context /
-                     * high_freq_factor: kept; between: interpolated */
+                           * high_freq_factor: kept; between: interpolated */
 } sn_rope_table_type;
 
 /* The inverse frequency of pair i (0 <= i < dims / 2) under these attributes. */

@@ -10,7 +10,7 @@ extern const sn_op sn_op_rope_table;
 static sn_attrs llama3(int64_t dims, double factor) {
     sn_attrs a = {0};
     a.i[SN_ROPE_TABLE_DIMS] = dims;
-    a.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_LLAMA3;
+    a.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_TABLE_LLAMA3;
     a.i[SN_ROPE_TABLE_ORIGINAL_CONTEXT] = 8192;
     a.f[SN_ROPE_TABLE_THETA] = 500000;
     a.f[SN_ROPE_TABLE_FACTOR] = factor;
@@ -33,7 +33,7 @@ static void llama3_factors(void **state) {
     };
     for (int m = 0; m < 2; m++) {
         sn_attrs scaled = llama3(models[m].dims, models[m].factor), plain = scaled;
-        plain.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_DEFAULT;
+        plain.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_TABLE_DEFAULT;
         for (int i = 0; i < models[m].dims / 2; i++) {
             double ratio = (double)sn_rope_inverse_frequency(&plain, i) / (double)sn_rope_inverse_frequency(&scaled, i);
             int in = i - models[m].first;
@@ -47,10 +47,10 @@ static void angles(void **state) {
     (void)state;
     enum { T = 130 };
     sn_call c = {.n_in = 1, .attrs = llama3(64, 32)};
-    c.in[0] = test_tensor(SN_I32, sn_shape_of(T));
+    c.in[0] = case_tensor(SN_I32, sn_shape_of(T));
     for (int i = 0; i < T; i++) ((int32_t *)c.in[0].data)[i] = i * i * 7;
     for (int threads = 1; threads <= 3; threads += 2) {
-        test_run(&sn_op_rope_table, &sn_rope_table_cpu[0], &c, threads);
+        case_run(&sn_op_rope_table, &sn_rope_table_cpu[0], &c, threads);
         const float *table = c.out[0].data;
         for (int t = 0; t < T; t++)
             for (int i = 0; i < 32; i++) {
@@ -60,13 +60,13 @@ static void angles(void **state) {
             }
         assert_true(table[0] == 1 && table[32] == 0);
     }
-    test_tensors_free();
+    case_tensors_free();
 }
 
 static void linear_divides_every_frequency(void **state) {
     (void)state;
-    sn_attrs a = {.i = {32, SN_ROPE_DEFAULT}, .f = {10000, 4}}, b = a;
-    b.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_LINEAR;
+    sn_attrs a = {.i = {32, SN_ROPE_TABLE_DEFAULT}, .f = {10000, 4}}, b = a;
+    b.i[SN_ROPE_TABLE_TYPE] = SN_ROPE_TABLE_LINEAR;
     for (int i = 0; i < 16; i++) assert_true(sn_rope_inverse_frequency(&b, i) == sn_rope_inverse_frequency(&a, i) / 4);
 }
 
@@ -79,7 +79,7 @@ static void refused(sn_call c, sn_status code, const char *words) {
 static void misfits_are_refused(void **state) {
     (void)state;
     sn_call good = {.n_in = 1, .attrs = llama3(64, 32)}, c;
-    good.in[0] = test_tensor(SN_I32, sn_shape_of(3));
+    good.in[0] = case_tensor(SN_I32, sn_shape_of(3));
     c = good, c.attrs.i[SN_ROPE_TABLE_DIMS] = 63;
     refused(c, SN_ERR_SHAPE, "found 63");
     c = good, c.attrs.i[SN_ROPE_TABLE_TYPE] = 3;
@@ -94,7 +94,7 @@ static void misfits_are_refused(void **state) {
     refused(c, SN_ERR_SHAPE, "theta above 0");
     c = good, c.in[0].dtype = SN_I64;
     refused(c, SN_ERR_SHAPE, "found i64 [3]");
-    test_tensors_free();
+    case_tensors_free();
 }
 
 int main(void) {

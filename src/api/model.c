@@ -1,0 +1,86 @@
+/* Opening models and what stands in the store. */
+#include <string.h>
+
+#include "api/api.h"
+#include "base/mem.h"
+#include "engine/progress.h"
+#include "io/hub.h"
+
+snug_status snug_model_open(const char *name, snug_model **out) {
+    snug_model *m = sn_alloc_zero(1, sizeof *m);
+    if (!m) return (snug_status)sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a model");
+    sn_status s = sn_model_open(name, &m->model);
+    if (s == SN_OK) *out = m;
+    else sn_free(m);
+    return (snug_status)s;
+}
+
+void snug_model_close(snug_model *m) {
+    if (!m) return;
+    sn_model_close(&m->model);
+    sn_free(m);
+}
+
+sn_status sn_need_tokenizer(const sn_model *m) {
+    return m->tokenizer ? SN_OK : sn_fail(SN_ERR_UNSUPPORTED, "%s has no tokenizer", m->path);
+}
+
+sn_status sn_need_weights(const sn_model *m) {
+    return m->has_weights ? SN_OK : sn_fail(SN_ERR_UNSUPPORTED, "%s has no weights: it can be planned and explained only", m->path);
+}
+
+snug_status snug_pull(const char *name, const char *from, snug_progress_fn progress, void *context, char **path) {
+    sn_pull o = {.from = from, .progress = progress, .context = context};
+    char *where = NULL;
+    sn_status s = sn_hub_pull(name, &o, &where);
+    if (s == SN_OK && path) *path = where;
+    else sn_free(where);
+    return (snug_status)s;
+}
+
+bool snug_progress_line(void *context, const char *file, uint64_t done, uint64_t total) {
+    static _Thread_local sn_progress line;
+    static _Thread_local double started;
+    static _Thread_local char name[SN_PROGRESS_TEXT];
+    char head[SN_PROGRESS_TEXT], rest[SN_PROGRESS_TEXT];
+    (void)context;
+    if (strcmp(name, file) != 0) { /* another file */
+        sn_progress_start(&line, 2);
+        started = sn_now();
+        strncpy(name, file, sizeof name - 1);
+    }
+    bool whole = total && done >= total;
+    sn_transfer_text(file, done, total, sn_now() - started, head, rest);
+    sn_progress_show(&line, head, rest, whole);
+    if (whole) {
+        sn_progress_end(&line);
+        name[0] = 0;
+    }
+    return true;
+}
+
+snug_status snug_remove(const char *name) { return (snug_status)sn_hub_remove(name); }
+
+snug_status snug_list(snug_listed **models, size_t *count) {
+    sn_hub_model *found;
+    size_t n, bytes = 0;
+    sn_status s = sn_hub_list(&found, &n);
+    if (s != SN_OK) return (snug_status)s;
+    for (size_t i = 0; i < n; i++) bytes += strlen(found[i].name) + strlen(found[i].about) + (found[i].path ? strlen(found[i].path) : 0) + 3;
+    snug_listed *list = sn_alloc(n * sizeof *list + bytes + 1);
+    char *at = (char *)(list + n);
+    for (size_t i = 0; list && i < n; i++) {
+        const char *texts[3] = {found[i].name, found[i].path, found[i].about}, *copies[3] = {0};
+        for (int k = 0; k < 3; k++) {
+            if (!texts[k]) continue;
+            copies[k] = strcpy(at, texts[k]);
+            at += strlen(at) + 1;
+        }
+        list[i] = (snug_listed){copies[0], copies[1], copies[2], found[i].bytes};
+    }
+    sn_hub_list_free(found, n);
+    if (!list) return (snug_status)sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a list of %zu models", n);
+    *models = list;
+    *count = n;
+    return SNUG_OK;
+}

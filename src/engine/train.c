@@ -1,0 +1,240 @@
+#include "engine/train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/system.h"
+#include "engine/adapter.h"
+#include "engine/export.h"
+#include "engine/train_state.h"
+
+static bool wants_evaluation(const sn_options *r) {
+    const char *eval_data = sn_options_string(r, "eval_data");
+    return sn_options_float(r, "eval_fraction") > 0 || (eval_data && *eval_data);
+}
+
+static sn_status plan_training(sn_session *s, sn_model *model, const sn_options *recipe, const char *stop_after) {
+    int64_t rows = sn_options_int(recipe, "per_device_train_batch_size"), cutoff = sn_options_int(recipe, "cutoff_len"), tokens;
+    *s = (sn_session){.model = model};
+    SN_TRY(sn_session_machine(s, recipe));
+    if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
+        return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
+    if (cutoff > model->config->max_position && model->config->max_position > 0)
+        sn_warn("cutoff_len %lld is longer than the model's %lld positions", (long long)cutoff, (long long)model->config->max_position);
+    sn_training_shape shape = {.tokens = tokens, .accumulation = sn_options_int(recipe, "gradient_accumulation_steps"), .evaluate = wants_evaluation(recipe)};
+    if (shape.accumulation < 1) return sn_fail(SN_ERR_USAGE, "gradient_accumulation_steps is %lld, wanted at least 1", (long long)shape.accumulation);
+    sn_parameters parameters = sn_model_parameters(model);
+    return sn_job_for_training(model->config, parameters.find ? &parameters : NULL, &shape, recipe, &s->cluster, stop_after, &s->job);
+}
+
+sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s) {
+    sn_status status = plan_training(s, model, recipe, stop_after);
+    if (status == SN_OK && !stop_after) status = sn_session_plan(s, recipe);
+    if (status != SN_OK) sn_session_close(s);
+    return status;
+}
+
+/* Opens a run for each rank. The first is session.run. */
+static sn_status open_ranks(sn_training *t) {
+    const char *adapter = sn_options_string(t->recipe, "adapter");
+    t->runs = sn_alloc_zero((size_t)t->ranks, sizeof *t->runs);
+    if (!t->runs) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks");
+    if (t->ranks > 1) {
+        SN_TRY(sn_comm_threads_new(t->ranks, &t->comms));
+        SN_TRY(sn_team_open(t->ranks, NULL, &t->rank_team));
+    }
+    for (int r = 0; r < t->ranks; r++) {
+        sn_session s = t->session;
+        s.run = NULL;
+        sn_status status = sn_session_open(&s, t->recipe, adapter, t->comms ? &t->comms[r] : NULL);
+        t->runs[r] = s.run;
+        SN_TRY(status);
+    }
+    t->session.run = t->runs[0];
+    t->program = sn_job_graph_index(t->session.job, "forward_backward");
+    t->program_next = sn_job_graph_index(t->session.job, "forward_backward_next");
+    t->update = sn_job_graph_index(t->session.job, "update");
+    t->evaluate = sn_job_graph_index(t->session.job, "evaluate");
+    t->loss = sn_job_find(t->session.job, "loss");
+    return SN_OK;
+}
+
+static void close_training(sn_training *t) {
+    sn_metrics_close(t->metrics);
+    sn_events_close(t->events);
+    for (int r = 1; t->runs && r < t->ranks; r++) sn_run_close(t->runs[r]);
+    if (t->runs) t->session.run = t->runs[0];
+    sn_session_close(&t->session);
+    sn_team_close(t->rank_team);
+    sn_comm_threads_free(t->comms);
+    sn_free(t->runs);
+    sn_training_close_data(t);
+    sn_options_close(t->own_recipe);
+}
+
+static sn_status resume(sn_training *t) {
+    bool found = false;
+    if (!sn_options_bool(t->recipe, "resume")) return SN_OK;
+    for (int r = 0; r < t->ranks; r++) {
+        sn_session s = t->session;
+        s.run = t->runs[r];
+        SN_TRY(sn_checkpoint_load(&s, t->out_dir, &t->counters, t->digest, &found));
+    }
+    if (!found) {
+        sn_warn("%s holds no whole checkpoint: training starts at step 0", t->out_dir);
+        return SN_OK;
+    }
+    t->cursor = t->counters.cursor;
+    t->summary->first_loss = t->counters.first_loss;
+    t->summary->steps = t->counters.update_step;
+    sn_info("resumed at step %lld", (long long)t->counters.batch_step);
+    return SN_OK;
+}
+
+static sn_status check_disk(const sn_training *t) {
+    uint64_t free_bytes, need = sn_checkpoint_bytes(&t->session) * 2;
+    SN_TRY(sn_disk_free(t->out_dir, &free_bytes));
+    if (need > free_bytes)
+        return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, checkpoints and export need %llu", t->out_dir, (unsigned long long)free_bytes, (unsigned long long)need);
+    return SN_OK;
+}
+
+static sn_status open_records(sn_training *t) {
+    char *metrics = sn_path_join(t->out_dir, "metrics.jsonl"), *events = sn_path_join(t->out_dir, "runs");
+    sn_status s = metrics && events ? sn_metrics_open(metrics, t->counters.batch_step, &t->metrics) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    if (s == SN_OK) s = sn_events_open(events, t->counters.batch_step, &t->events);
+    sn_free(metrics);
+    sn_free(events);
+    return s;
+}
+
+static sn_status record_step(sn_training *t, double started) {
+    double rate = t->recent_seconds > 0 ? (double)t->recent_tokens / t->recent_seconds : 0;
+    int64_t step = t->counters.batch_step;
+    sn_metric items[] = {sn_metric_number("loss", t->step_loss), sn_metric_number("grad_norm", t->step_norm), sn_metric_number("learning_rate", t->step_rate),
+                         sn_metric_integer("tokens", t->counters.tokens), sn_metric_number("tokens_per_s", rate)};
+    SN_TRY(sn_metrics_write(t->metrics, step, items, sizeof items / sizeof items[0]));
+    SN_TRY(sn_events_scalar(t->events, "train/loss", step, t->step_loss));
+    SN_TRY(sn_events_scalar(t->events, "train/grad_norm", step, t->step_norm));
+    SN_TRY(sn_events_scalar(t->events, "train/learning_rate", step, t->step_rate));
+    if (t->hooks && t->hooks->step) {
+        double done = sn_now() - started;
+        sn_step_report report = {.step = step, .total = t->total_steps, .loss = t->step_loss, .grad_norm = t->step_norm, .learning_rate = t->step_rate,
+                                 .tokens_per_s = rate, .seconds_left = step > 0 ? done / (double)t->summary->steps * (double)(t->total_steps - step) : NAN,
+                                 .memory = sn_rss_bytes(), .budget = t->session.plan->bill.total};
+        t->hooks->step(t->hooks->context, &report);
+    }
+    t->recent_seconds = 0;
+    t->recent_tokens = 0;
+    return SN_OK;
+}
+
+static sn_status evaluate_and_record(sn_training *t) {
+    double loss;
+    SN_TRY(sn_training_evaluate(t, &loss));
+    t->summary->eval_loss = loss;
+    sn_metric item = sn_metric_number("eval_loss", loss);
+    SN_TRY(sn_metrics_write(t->metrics, t->counters.batch_step, &item, 1));
+    sn_info("step %lld: evaluation loss %.4f", (long long)t->counters.batch_step, loss);
+    return sn_events_scalar(t->events, "eval/loss", t->counters.batch_step, loss);
+}
+
+static sn_status save_checkpoint(sn_training *t) {
+    return sn_checkpoint_save(&t->session, t->out_dir, &t->counters, t->digest, sn_options_int(t->recipe, "save_total_limit"));
+}
+
+static sn_status train_loop(sn_training *t, double started) {
+    int64_t logging = sn_options_int(t->recipe, "logging_steps"), saving = sn_options_int(t->recipe, "save_steps");
+    int64_t evaluating = sn_options_int(t->recipe, "eval_steps"), saved = t->counters.batch_step;
+    bool first = true;
+    if (t->eval_loader && t->counters.batch_step == 0) SN_TRY(evaluate_and_record(t));
+    while (t->counters.batch_step < t->total_steps) {
+        double start = sn_now();
+        int64_t tokens;
+        SN_TRY(sn_training_step(t, &tokens));
+        double seconds = sn_now() - start;
+        int64_t step = t->counters.batch_step;
+        if (first) t->summary->start_seconds = sn_now() - started;
+        if (step == 1) t->counters.first_loss = t->summary->first_loss = t->step_loss;
+        t->summary->last_loss = t->step_loss;
+        t->recent_seconds += seconds;
+        t->recent_tokens += tokens;
+        t->clock += first ? 0 : seconds;
+        t->clock_tokens += first ? 0 : tokens;
+        if (first || step == t->total_steps || (logging > 0 && step % logging == 0)) SN_TRY(record_step(t, started));
+        first = false;
+        if (t->eval_loader && evaluating > 0 && step % evaluating == 0 && step < t->total_steps) SN_TRY(evaluate_and_record(t));
+        t->summary->interrupted = t->hooks && t->hooks->stop && *t->hooks->stop;
+        if ((saving > 0 && step % saving == 0) || t->summary->interrupted) {
+            SN_TRY(save_checkpoint(t));
+            saved = step;
+        }
+        if (t->summary->interrupted) return SN_OK;
+    }
+    if (t->summary->steps == 0) return sn_fail(SN_ERR_NUMERIC, "no update was applied in %lld steps", (long long)t->counters.batch_step);
+    if (t->eval_loader) SN_TRY(evaluate_and_record(t));
+    return saved == t->counters.batch_step ? SN_OK : save_checkpoint(t);
+}
+
+static sn_status export_result(sn_training *t) {
+    if (sn_options_bool(t->recipe, "lora") || sn_options_bool(t->recipe, "qlora")) return sn_export_adapter(&t->session, t->recipe, t->model->path, t->out_dir);
+    return SN_OK;
+}
+
+static sn_status finish(sn_training *t) {
+    sn_train_summary *s = t->summary;
+    SN_TRY(export_result(t));
+    s->tokens = t->counters.tokens;
+    s->tokens_per_s = t->clock > 0 ? (double)t->clock_tokens / t->clock : 0;
+    s->peak_bytes = sn_peak_rss_bytes();
+    sn_metric items[] = {sn_metric_integer("planned_bytes", (int64_t)s->planned_bytes), sn_metric_integer("peak_bytes", (int64_t)s->peak_bytes),
+                         sn_metric_number("tokens_per_s", s->tokens_per_s), sn_metric_number("first_loss", s->first_loss),
+                         sn_metric_number("last_loss", s->last_loss), sn_metric_number("eval_loss", s->eval_loss),
+                         sn_metric_integer("steps", s->steps), sn_metric_integer("skipped", s->skipped), sn_metric_integer("tokens", s->tokens),
+                         sn_metric_number("start_seconds", s->start_seconds)};
+    char *path = sn_path_join(t->out_dir, "summary.json");
+    sn_status status = path ? sn_summary_write(path, items, sizeof items / sizeof items[0]) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    sn_free(path);
+    return status;
+}
+
+static sn_status run_training(sn_training *t, const char *data) {
+    double started = sn_now();
+    const char *adapter = sn_options_string(t->recipe, "adapter");
+    if (adapter && *adapter) {
+        SN_TRY(sn_adapter_recipe(adapter, t->recipe, &t->own_recipe));
+        t->recipe = t->own_recipe;
+    }
+    SN_TRY(plan_training(&t->session, t->model, t->recipe, NULL));
+    SN_TRY(sn_session_plan(&t->session, t->recipe));
+    t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->session.cluster.mesh.size[SN_MESH_DP];
+    if (t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, t->session.plan);
+    SN_TRY(sn_session_check_budget(&t->session, t->recipe));
+    t->ranks = t->session.cluster.mesh.size[SN_MESH_DP];
+    t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");
+    t->accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps");
+    t->cutoff = sn_options_int(t->recipe, "cutoff_len");
+    t->scaled = !strcmp(sn_options_string(t->recipe, "precision"), "fp16");
+    t->counters.loss_scale = t->scaled ? 65536 : 1;
+    if (!t->session.device.map) return sn_fail(SN_ERR_USAGE, "device %s plans only", t->session.device.shape.name);
+    SN_TRY(sn_make_dirs(t->out_dir));
+    SN_TRY(check_disk(t));
+    SN_TRY(sn_training_open_data(t, data));
+    SN_TRY(open_ranks(t));
+    SN_TRY(resume(t));
+    SN_TRY(open_records(t));
+    SN_TRY(train_loop(t, started));
+    return finish(t);
+}
+
+sn_status sn_train(sn_model *model, const sn_options *recipe, const char *data, const char *out_dir, const sn_train_hooks *hooks,
+                   sn_train_summary *summary) {
+    sn_training t = {.model = model, .recipe = recipe, .hooks = hooks, .summary = summary, .out_dir = out_dir};
+    *summary = (sn_train_summary){.first_loss = NAN, .last_loss = NAN, .eval_loss = NAN};
+    sn_status s = run_training(&t, data);
+    close_training(&t);
+    return s;
+}

@@ -1,0 +1,35 @@
+/* Training: data, programs, schedule, checkpoints, export. */
+#ifndef SN_ENGINE_TRAIN_H
+#define SN_ENGINE_TRAIN_H
+
+#include <signal.h>
+
+#include "engine/progress.h"
+#include "engine/session.h"
+
+typedef struct sn_train_hooks {
+    void (*planned)(void *context, const sn_plan *plan);              /* after planning, before any allocation; may be NULL */
+    void (*step)(void *context, const sn_step_report *report);        /* after every logging_steps; may be NULL */
+    void *context;
+    const volatile sig_atomic_t *stop; /* nonzero: save and return after the step at work; may be NULL */
+} sn_train_hooks;
+
+typedef struct sn_train_summary {
+    uint64_t planned_bytes, peak_bytes; /* the bill; VmHWM */
+    double tokens_per_s, first_loss, last_loss, eval_loss; /* NaN: not measured */
+    double start_seconds;               /* from the call to the end of the first step */
+    int64_t steps, skipped, tokens;     /* updates applied; updates skipped (overflow, NaN guard); real tokens seen */
+    bool interrupted;
+} sn_train_summary;
+
+/* Fine-tunes or trains `model` on the file `data`; everything is written below out_dir: checkpoints, metrics.jsonl,
+ * TensorBoard events, summary.json, and the adapter or the whole model. Fails before any allocation when the plan does
+ * not fit the recipe's budget, and before step 0 when the disk has no room for the checkpoints. A model without
+ * weights is initialised at random and needs a tokenizer only when the data is not ready-made ids. */
+sn_status sn_train(sn_model *model, const sn_options *recipe, const char *data, const char *out_dir, const sn_train_hooks *hooks,
+                   sn_train_summary *summary);
+
+/* Plans what sn_train would run, without data. */
+sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s);
+
+#endif

@@ -1,0 +1,152 @@
+/* One optimizer step: micro-batches on every rank, then the update. */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/train_state.h"
+
+enum { GROWTH_INTERVAL = 2000, MOST_FAILURES = 20 };
+
+typedef struct launch {
+    sn_training *t;
+    int program, slot;
+    sn_status status[256];
+} launch;
+
+static void run_rank(void *context, int64_t rank, int member) {
+    launch *l = context;
+    (void)member;
+    l->status[rank] = sn_run_program(l->t->runs[rank], l->program, l->slot);
+}
+
+/* Runs a program on all ranks at once. */
+static sn_status run_all(sn_training *t, int program, int slot) {
+    launch l = {.t = t, .program = program, .slot = slot};
+    sn_team_run(t->rank_team, t->ranks, run_rank, &l);
+    for (int r = 0; r < t->ranks; r++) SN_TRY(l.status[r]);
+    return SN_OK;
+}
+
+static void clear_loss(sn_training *t) {
+    for (int r = 0; r < t->ranks; r++) memset(sn_run_persistent(t->runs[r], t->loss), 0, 2 * sizeof(double));
+}
+
+/* Sums over ranks in rank order. */
+static void read_loss(const sn_training *t, double *sum, double *count) {
+    *sum = *count = 0;
+    for (int r = 0; r < t->ranks; r++) {
+        const double *loss = sn_run_persistent(t->runs[r], t->loss);
+        *sum += loss[0];
+        *count += loss[1];
+    }
+}
+
+/* Fills one micro-batch of every rank; *samples counts what is in it. */
+static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int slot, float scale, int64_t *samples, int64_t *tokens) {
+    *samples = 0;
+    for (int r = 0; r < t->ranks; r++) {
+        sn_run *run = t->runs[r];
+        int32_t *positions = sn_run_io(run, program, "positions", slot, NULL);
+        sn_batch b = {.ids = sn_run_io(run, program, "ids", slot, NULL), .positions = positions,
+                      .seq_start = sn_run_io(run, program, "seq_start", slot, NULL), .labels = sn_run_io(run, program, "labels", slot, NULL)};
+        SN_TRY(sn_loader_fill(loader, micro, r, &b));
+        for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++)
+            if (b.ids[i] < 0 || b.ids[i] >= t->model->config->vocab_size) return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b.ids[i], (long long)t->model->config->vocab_size);
+        *(float *)sn_run_io(run, program, "scale", slot, NULL) = scale;
+        uint32_t *key = sn_run_io(run, program, "key", slot, NULL);
+        uint64_t seed = (uint64_t)sn_options_int(t->recipe, "seed");
+        int64_t row = (micro * t->ranks + r) * t->micro_rows * t->cutoff;
+        if (key) memcpy(key, (uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32), (uint32_t)t->counters.batch_step, (uint32_t)row}, 16);
+        *samples += b.samples;
+        *tokens += b.tokens;
+    }
+    return SN_OK;
+}
+
+static void fill_hyper(sn_training *t, double rate) {
+    const sn_options *o = t->recipe;
+    double step = (double)(t->counters.update_step + 1);
+    uint64_t seed = (uint64_t)sn_options_int(o, "seed");
+    uint32_t words[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    float hyper[8] = {(float)rate, (float)(1 - pow(sn_options_float(o, "adam_beta1"), step)), (float)(1 - pow(sn_options_float(o, "adam_beta2"), step)),
+                      (float)(1 / t->counters.loss_scale), (float)step};
+    memcpy(hyper + 5, words, sizeof words);
+    for (int r = 0; r < t->ranks; r++) memcpy(sn_run_io(t->runs[r], t->update, "hyper", 0, NULL), hyper, sizeof hyper);
+}
+
+/* What a skipped update means: fp16 halves its scale and tries on; without a scale a NaN is a fault of the job. */
+static sn_status after_skip(sn_training *t) {
+    t->summary->skipped++;
+    t->failures++;
+    if (t->scaled && t->counters.loss_scale > 1) {
+        t->counters.loss_scale /= 2;
+        t->counters.scale_growth = 0;
+    }
+    if (t->failures >= MOST_FAILURES)
+        return sn_fail(SN_ERR_NUMERIC, "step %lld: the gradient was not finite %d times in a row (loss %g, loss scale %g); no update was made since",
+                       (long long)t->counters.batch_step, MOST_FAILURES, t->step_loss, t->counters.loss_scale);
+    sn_warn("step %lld: the gradient is not finite, the update is skipped (loss %g, loss scale %g)", (long long)t->counters.batch_step, t->step_loss, t->counters.loss_scale);
+    return SN_OK;
+}
+
+static void after_update(sn_training *t) {
+    t->failures = 0;
+    t->counters.update_step++;
+    t->summary->steps++;
+    if (t->scaled && ++t->counters.scale_growth >= GROWTH_INTERVAL) {
+        t->counters.loss_scale *= 2;
+        t->counters.scale_growth = 0;
+    }
+}
+
+sn_status sn_training_step(sn_training *t, int64_t *tokens) {
+    sn_step step;
+    sn_data_cursor before = t->cursor;
+    *tokens = 0;
+    SN_TRY(sn_loader_step(t->loader, &t->cursor, &step));
+    if (step.label_tokens < 1) return sn_fail(SN_ERR_DATA, "step %llu holds no label", (unsigned long long)before.batch_step);
+    clear_loss(t);
+    float scale = (float)(t->counters.loss_scale / (double)step.label_tokens);
+    for (int64_t m = 0; m < t->accumulation; m++) {
+        int program = m ? t->program_next : t->program, slot = (int)(m % 2);
+        int64_t samples;
+        SN_TRY(fill_inputs(t, t->loader, program, m, slot, scale, &samples, tokens));
+        if (m && !samples) continue; /* the last step of an epoch may be short */
+        SN_TRY(run_all(t, program, slot));
+    }
+    double sum, count;
+    read_loss(t, &sum, &count);
+    t->step_loss = sum / count;
+    t->step_rate = sn_learning_rate(&t->schedule, t->counters.update_step);
+    fill_hyper(t, t->step_rate);
+    SN_TRY(run_all(t, t->update, 0));
+    const float *clip = sn_run_io(t->runs[0], t->update, "clip", 0, NULL);
+    t->step_norm = clip[2];
+    bool applied = clip[1] != 0;
+    t->counters.batch_step++;
+    t->counters.tokens += *tokens;
+    t->counters.cursor = t->cursor;
+    if (!applied) return after_skip(t);
+    after_update(t);
+    return SN_OK;
+}
+
+sn_status sn_training_evaluate(sn_training *t, double *loss) {
+    sn_data_cursor at = {0};
+    double sum = 0, count = 0;
+    for (;;) {
+        sn_step step;
+        int64_t samples, tokens = 0;
+        double part, labels;
+        SN_TRY(sn_loader_step(t->eval_loader, &at, &step));
+        SN_TRY(fill_inputs(t, t->eval_loader, t->evaluate, 0, 0, 1, &samples, &tokens));
+        clear_loss(t);
+        SN_TRY(run_all(t, t->evaluate, 0));
+        read_loss(t, &part, &labels);
+        sum += part;
+        count += labels;
+        if (step.ends_epoch) break;
+    }
+    *loss = count > 0 ? sum / count : NAN;
+    return SN_OK;
+}
