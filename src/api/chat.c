@@ -64,7 +64,8 @@ snug_status snug_chat(snug_session *s, const char *text, size_t n, snug_piece_fn
     sn_answer a = {.on_piece = on_piece, .context = context, .usage = usage ? usage : &local, .text = &answer};
     size_t before = s->history.size;
     if (!s->template)
-        return (snug_status)sn_fail(SN_ERR_UNSUPPORTED, "%s has no chat template: use generate, or a model that was tuned to chat", s->model->model.path);
+        return (snug_status)sn_fail(SN_ERR_UNSUPPORTED, "%s has no chat template: use generate, or a model that was tuned to chat",
+                                    s->model->model.path);
     add_message(&s->history, "user", text, n);
     sn_status status = render(s, &ids);
     if (status == SN_OK) status = sn_session_answer(s, &ids, &a);

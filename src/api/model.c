@@ -1,4 +1,5 @@
 /* Opening models and what stands in the store. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -33,6 +34,18 @@ snug_status snug_pull(const char *name, const char *from, snug_progress_fn progr
     sn_pull o = {.from = from, .progress = progress, .context = context};
     char *where = NULL;
     sn_status s = sn_hub_pull(name, &o, &where);
+    if (s == SN_OK && from) { /* a file that nobody vouches for: it must open, or it does not stay */
+        sn_model m;
+        s = sn_model_open(where, &m);
+        if (s == SN_OK) {
+            sn_model_close(&m);
+        } else {
+            char why[512];
+            snprintf(why, sizeof why, "%s", sn_error_text());
+            sn_hub_remove(name);
+            sn_fail(s, "%s", why); /* not what removing said */
+        }
+    }
     if (s == SN_OK && path) *path = where;
     else sn_free(where);
     return (snug_status)s;
@@ -66,7 +79,8 @@ snug_status snug_list(snug_listed **models, size_t *count) {
     size_t n, bytes = 0;
     sn_status s = sn_hub_list(&found, &n);
     if (s != SN_OK) return (snug_status)s;
-    for (size_t i = 0; i < n; i++) bytes += strlen(found[i].name) + strlen(found[i].about) + (found[i].path ? strlen(found[i].path) : 0) + 3;
+    for (size_t i = 0; i < n; i++)
+        bytes += strlen(found[i].name) + strlen(found[i].about) + (found[i].path ? strlen(found[i].path) : 0) + 3;
     snug_listed *list = sn_alloc(n * sizeof *list + bytes + 1);
     char *at = (char *)(list + n);
     for (size_t i = 0; list && i < n; i++) {

@@ -82,8 +82,15 @@ static bool line_open;
 
 void snug_step_line(void *context, const snug_step *s) {
     char head[SN_PROGRESS_TEXT], rest[SN_PROGRESS_TEXT];
-    sn_step_report r = {.step = s->step, .total = s->total, .loss = s->loss, .grad_norm = s->grad_norm, .learning_rate = s->learning_rate,
-                        .tokens_per_s = s->tokens_per_s, .seconds_left = s->seconds_left, .memory = s->memory_bytes, .budget = s->planned_bytes};
+    sn_step_report r = {.step = s->step,
+                        .total = s->total,
+                        .loss = s->loss,
+                        .grad_norm = s->grad_norm,
+                        .learning_rate = s->learning_rate,
+                        .tokens_per_s = s->tokens_per_s,
+                        .seconds_left = s->seconds_left,
+                        .memory = s->memory_bytes,
+                        .budget = s->planned_bytes};
     (void)context;
     if (!line_open) {
         sn_progress_start(&line, 2);

@@ -119,6 +119,6 @@ int cli_finish(int status) {
 
 void cli_memory_report(const snug_bill *bill) {
     char a[24], b[24];
-    fprintf(stderr, "memory: planned %llu bytes (%s), peak %llu bytes (%s)\n", (unsigned long long)bill->total_bytes, cli_bytes(bill->total_bytes, a),
-            (unsigned long long)snug_peak_memory(), cli_bytes(snug_peak_memory(), b));
+    fprintf(stderr, "memory: planned %llu bytes (%s), peak %llu bytes (%s)\n", (unsigned long long)bill->total_bytes,
+            cli_bytes(bill->total_bytes, a), (unsigned long long)snug_peak_memory(), cli_bytes(snug_peak_memory(), b));
 }

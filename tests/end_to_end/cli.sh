@@ -163,11 +163,12 @@ run 2 bench "$golden/tiny.gguf" --prompt 0 --decode 0
 run 0 bench "$golden/tiny.gguf" --prompt 8 --decode 0 --repetitions 2; says 'prompt 8'
 
 # ---- train ----
-printf '{"messages": [{"role": "user", "content": "What is a plan?"}, {"role": "assistant", "content": "A promise."}]}\n' >"$work/train.jsonl"
+printf '{"messages": [{"role": "user", "content": "What is a plan?"}, {"role": "assistant", "content": "The bill."}]}\n' >"$work/train.jsonl"
 run 0 train "$golden/tiny" --data "$work/train.jsonl" --out "$work/adapter" --lora --learning-rate 0.02 --max-steps 40 --cutoff-len 64 --json; warns 'step 40/40'
 equal "$(number steps)" 40 "$last: steps"
 [ -s "$work/adapter/adapter_model.safetensors" ] || fail "$last: no adapter"
-run 0 chat "$golden/tiny" -p 'What is a plan?' -n 16 --adapter "$work/adapter"; says 'A promise.'
+run 0 chat "$golden/tiny" -p 'What is a plan?' -n 16; grep -q 'The bill.' "$out" && fail "$last: says it before it was taught"
+run 0 chat "$golden/tiny" -p 'What is a plan?' -n 16 --adapter "$work/adapter"; says 'The bill.'
 run 2 train "$golden/tiny" --data "$work/train.jsonl"; warns '--out DIR'
 run 1 train "$golden/tiny" --data "$work/train.jsonl" --out "$work/none" --memory 1MiB; warns 'missing'
 [ ! -e "$work/none" ] || fail "$last: wrote $work/none although nothing fits"
@@ -189,9 +190,12 @@ fi
 if [ -w /dev/full ]; then
   last='snug version >/dev/full'; "$snug" version >/dev/full 2>"$err"; [ $? -eq 1 ] || fail "$last: exit status"
 fi
-last='snug generate, interrupted'
-"$snug" generate "$golden/tiny" -p x -n 100000000 --ctx-size 200000 >"$out" 2>"$err" &
-sleep 2; kill -INT $!; wait $!; [ $? -le 1 ] || fail "$last: exit status"
+last='snug train, interrupted'
+"$snug" train "$golden/tiny" --data "$work/train.jsonl" --out "$work/long" --lora --max-steps 10000000 --cutoff-len 64 >"$out" 2>"$err" &
+for _ in $(seq 100); do grep -q 'step 5/' "$err" && break; sleep 0.1; done
+kill -INT $!; wait $!; equal $? 1 "$last: exit status"
+says '--resume'
+ls "$work"/long/checkpoint-*/manifest.json >/dev/null 2>&1 || fail "$last: no checkpoint"
 
 # ---- the library from outside ----
 last='examples/generate.c'

@@ -29,6 +29,8 @@ never live at once may share their bytes. Grüße, naïve café, 日本語 and e
 
 Numbers: 12345, 3.14159, 2026-01-31. A budget is a promise; the bill names every class of value, and the gap.
 """
+CHAT = ("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is a plan?<|im_end|>\n<|im_start|>assistant\nWhat a job needs.<|im_end|>\n"
+        "<|im_start|>user\nAnd a budget?<|im_end|>\n<|im_start|>assistant\nA promise.<|im_end|>\n")
 ROWS = [
     {"text": "The plan is the run."},
     {"messages": [{"role": "user", "content": "What is a plan?"}, {"role": "assistant", "content": "What a job needs."}]},
@@ -49,17 +51,18 @@ def make_tokenizer(folder):
     return t
 
 
-def make_model(vocab, ids):
+def make_model(vocab, texts):
     torch.manual_seed(5)
     config = LlamaConfig(vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
                          head_dim=16, max_position_embeddings=512, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True, bos_token_id=1,
                          eos_token_id=2, pad_token_id=0)
     model = LlamaForCausalLM(config).float()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    batch = torch.tensor([ids])
-    for _ in range(150):  # learns its one text by heart, so that it has something to say
+    for _ in range(150):  # learns its few texts by heart, so that it has something to say
         optimizer.zero_grad()
-        model(batch, labels=batch).loss.backward()
+        for ids in texts:
+            batch = torch.tensor([ids])
+            model(batch, labels=batch).loss.backward()
         optimizer.step()
     with torch.no_grad():
         for p in model.parameters():
@@ -141,7 +144,7 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     tokenizer = make_tokenizer(folder)
-    model = make_model(tokenizer.get_vocab_size(), tokenizer.encode(TEXT).ids)
+    model = make_model(tokenizer.get_vocab_size(), [tokenizer.encode(TEXT).ids, tokenizer.encode(CHAT).ids])
     model.generation_config.eos_token_id = [2]
     model.save_pretrained(folder)
     write_gguf(model, f"{OUT}/tiny.gguf", tokenizer)
@@ -154,7 +157,7 @@ def main():
     rows = []
     for r in ROWS:
         rows.append(fast(r["text"])["input_ids"] if "text" in r else fast.encode(fast.apply_chat_template(r["messages"], tokenize=False), add_special_tokens=False))
-    prompt = "A budget is"
+    prompt = "nothing else"
     ids = fast(prompt)["input_ids"]
     with torch.no_grad():
         whole = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False, pad_token_id=0)[0].tolist()
