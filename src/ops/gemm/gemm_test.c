@@ -188,7 +188,9 @@ static void accumulates_and_chains(void **state) {
 static void large(void **state) {
     (void)state;
     check((sn_gemm){.m = 1031, .n = 7, .k = 20, .trans_b = true}, 0, 401);
-    check((sn_gemm){.m = 1031, .n = 5, .k = 1700}, 0, 402);
+    check((sn_gemm){.m = 1031, .n = 3, .k = 3200}, 0, 402);
+    check((sn_gemm){.m = 1, .n = 39, .k = 2111, .trans_b = true}, 0, 406);
+    check((sn_gemm){.m = 1, .n = 39, .k = 2100, .b_form = SN_BF16, .trans_b = true}, 3, 407);
     check((sn_gemm){.m = 300, .n = 3, .k = 6000, .c_form = SN_F16, .trans_a = true}, 0, 403);
     check((sn_gemm){.m = 9, .n = 700, .k = 30, .trans_b = true}, 0, 405);
 }

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "graph/op.h"
+#include "ops/linear_cross_entropy/cross_entropy_rows.h"
 #include "support/support.h"
 #include "tensor/convert.h"
 
@@ -229,6 +230,23 @@ static void dw_in_16_bits_is_rounded_once(void **state) {
     drop(&q);
 }
 
+/* The rounding to f32 hides most differences of order: the row functions themselves. */
+static void sums_have_one_order(void **state) {
+    (void)state;
+    static const struct {
+        const sn_cross_entropy_rows *rows;
+        uint32_t needs;
+    } families[] = {{&sn_cross_entropy_rows_avx2, SN_CPU_AVX2}, {&sn_cross_entropy_rows_avx512, SN_CPU_AVX512}};
+    float x[200];
+    test_fill(x, 200, 77, 30); /* terms so far apart that sums of 53 bits are not exact */
+    for (int f = 0; f < 2; f++)
+        for (int64_t n = 1; n <= 200 && (sn_cpu_features() & families[f].needs) == families[f].needs; n++) {
+            float max = sn_cross_entropy_rows_cpu.max(x, n);
+            assert_true(families[f].rows->max(x, n) == max);
+            assert_true(families[f].rows->sum_exp(x, n, max) == sn_cross_entropy_rows_cpu.sum_exp(x, n, max));
+        }
+}
+
 static void tokens_without_a_label(void **state) {
     (void)state;
     for (int t = 0; t < TABLES; t++)
@@ -314,6 +332,7 @@ int main(void) {
         cmocka_unit_test(same_bits),
         cmocka_unit_test(dw_in_16_bits_is_rounded_once),
         cmocka_unit_test(tokens_without_a_label),
+        cmocka_unit_test(sums_have_one_order),
         cmocka_unit_test(extreme_logits),
         cmocka_unit_test(shape_rule),
     };
