@@ -168,6 +168,18 @@ SNUG_API snug_status snug_train(snug_model *m, const snug_options *o, const snug
 SNUG_API void snug_step_line(void *context, const snug_step *step);
 SNUG_API void snug_step_line_end(void);
 
+/* ---- Model files ---- */
+
+typedef struct snug_merged {
+    uint64_t tensors, elements, bytes;
+    uint64_t adapted;   /* tensors that the adapter was added to */
+    uint64_t fallbacks; /* tensors whose rows do not fit the form asked for */
+} snug_merged;
+
+/* Writes the model, with the PEFT adapter of option `adapter` added where there is one, to option `out`: a GGUF file when
+ * that ends in .gguf, else a Hugging Face folder. Option `form` is of the matrices. Options of verb "merge". */
+SNUG_API snug_status snug_merge(const snug_model *m, const snug_options *o, snug_merged *out);
+
 /* ---- Generating text ---- */
 
 typedef struct snug_session snug_session;

@@ -22,6 +22,19 @@ static const sn_option train_table[] = {
     {.key = "out", .aliases = "output_dir,o", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "where everything is written"}};
 static const sn_option_group train_own = SN_OPTION_GROUP("Result", train_table);
 
+static const sn_option merge_table[] = {{.key = "out",
+                                         .aliases = "output_dir,o",
+                                         .kind = SN_OPTION_STRING,
+                                         .metavar = "PATH",
+                                         .help = "a GGUF file (.gguf) or a Hugging Face folder"},
+                                        {.key = "form",
+                                         .aliases = "dtype,outtype",
+                                         .kind = SN_OPTION_CHOICE,
+                                         .choices = "source,f32,f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,q2_k,q3_k,q4_k,q5_k,q6_k",
+                                         .default_text = "f16",
+                                         .help = "form of the matrices; below 16 bits: GGUF only"}};
+static const sn_option_group merge_own = SN_OPTION_GROUP("Result", merge_table);
+
 static const sn_option generate_table[] = {
     {.key = "prompt", .aliases = "p", .kind = SN_OPTION_STRING, .metavar = "TEXT", .help = "the text to continue"},
     {.key = "file", .aliases = "f", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "read it from a file; -: standard input"}};
@@ -96,6 +109,8 @@ const sn_verb sn_verbs[] = {
      "gradient_accumulation_steps,cutoff_len,packing,max_steps,num_train_epochs,learning_rate,lr_scheduler_type,warmup_steps,weight_decay,"
      "save_steps,resume,adapter,seed,threads,recipe,json,help,help_all",
      none},
+    {"merge", "add an adapter to its model, or convert a model", "MODEL [--adapter DIR] --out PATH", &merge_own, "", "adapter,threads",
+     NULL, none},
     {"generate", "continue a text", "MODEL -p TEXT", &generate_own, "Generation,Machine", "adapter,seed," MODEL_FORM,
      "prompt,file," SAMPLING ",ctx_size,kv_cache_dtype,activations,adapter,memory,threads,recipe,json,verbose,help,help_all", quantised},
     {"chat", "talk with a model", "MODEL [-p TEXT]", &chat_own, "Generation,Machine", "adapter,seed," MODEL_FORM,

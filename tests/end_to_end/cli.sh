@@ -39,7 +39,7 @@ run 0 --help; says 'generate'; says 'detokenize'
 run 2; warns 'usage: snug'
 run 0 --version; says 'snug 0.'
 run 0 version --json; says '{"version": "'
-for verb in pull list show rm plan train generate chat eval bench tokenize detokenize explain probe version; do
+for verb in pull list show rm plan train merge generate chat eval bench tokenize detokenize explain probe version; do
   run 0 $verb --help; says "usage: snug $verb"
   lines=$(wc -l <"$out"); [ "$lines" -le 40 ] || fail "snug $verb --help has $lines lines, wanted at most 40"
   wide=$(awk 'length > 100' "$out" | wc -l); [ "$wide" -eq 0 ] || fail "snug $verb --help is wider than 100 columns"
@@ -172,6 +172,15 @@ run 0 chat "$golden/tiny" -p 'What is a plan?' -n 16 --adapter "$work/adapter"; 
 run 2 train "$golden/tiny" --data "$work/train.jsonl"; warns '--out DIR'
 run 1 train "$golden/tiny" --data "$work/train.jsonl" --out "$work/none" --memory 1MiB; warns 'missing'
 [ ! -e "$work/none" ] || fail "$last: wrote $work/none although nothing fits"
+
+# ---- merge ----
+run 0 merge "$golden/tiny" --adapter "$work/adapter" --out "$work/merged" --form f32
+run 0 chat "$work/merged" -p 'What is a plan?' -n 16; says 'The bill.'
+run 0 merge "$golden/tiny" --adapter "$work/adapter" --out "$work/merged.gguf" --json; says '"bytes": '
+run 0 chat "$work/merged.gguf" -p 'What is a plan?' -n 16; says 'The bill.'
+run 2 merge "$golden/tiny"; warns '--out PATH'
+run 1 merge "$golden/tiny" --adapter "$work/none" --out "$work/merged2"; one_line_error
+run 1 merge llama-3-8b --out "$work/merged2"; warns 'has no weights'
 
 # ---- the store and the probe ----
 run 0 list --json; says '"name": "smollm2-135m-instruct", "path": null'
