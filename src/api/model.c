@@ -4,7 +4,6 @@
 
 #include "api/api.h"
 #include "base/mem.h"
-#include "engine/progress.h"
 #include "io/hub.h"
 
 snug_status snug_model_open(const char *name, snug_model **out) {
@@ -49,27 +48,6 @@ snug_status snug_pull(const char *name, const char *from, snug_progress_fn progr
     if (s == SN_OK && path) *path = where;
     else sn_free(where);
     return (snug_status)s;
-}
-
-bool snug_progress_line(void *context, const char *file, uint64_t done, uint64_t total) {
-    static _Thread_local sn_progress line;
-    static _Thread_local double started;
-    static _Thread_local char name[SN_PROGRESS_TEXT];
-    char head[SN_PROGRESS_TEXT], rest[SN_PROGRESS_TEXT];
-    (void)context;
-    if (strcmp(name, file) != 0) { /* another file */
-        sn_progress_start(&line, 2);
-        started = sn_now();
-        strncpy(name, file, sizeof name - 1);
-    }
-    bool whole = total && done >= total;
-    sn_transfer_text(file, done, total, sn_now() - started, head, rest);
-    sn_progress_show(&line, head, rest, whole);
-    if (whole) {
-        sn_progress_end(&line);
-        name[0] = 0;
-    }
-    return true;
 }
 
 snug_status snug_remove(const char *name) { return (snug_status)sn_hub_remove(name); }
