@@ -217,7 +217,7 @@ if [ $plain = yes ]; then
   last='cmake --install'
   cmake --install "$build" --prefix "$work/prefix" >"$out" 2>"$err" || fail "$last"
   export PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name snug.pc)")
-  flags=$(pkg-config --define-prefix --cflags --libs snug) || fail "pkg-config snug"
+  flags=$(pkg-config --cflags --libs snug) || fail "pkg-config snug"
   ${CC:-cc} -Wall -Wextra -Werror -o "$work/example" "$root/examples/generate.c" $flags >"$out" 2>"$err" || fail "examples/generate.c does not build against the installed library"
   LD_LIBRARY_PATH=$(dirname "$PKG_CONFIG_PATH") "$work/example" "$golden/tiny" "$(field prompt)" >"$out" 2>"$err" || fail "the installed example does not run"
   lines=$(wc -l <"$root/examples/generate.c"); [ "$lines" -le 36 ] || fail "examples/generate.c has $lines lines"
