@@ -157,6 +157,10 @@ printf 'What is a plan?\nAnd a budget?\n/reset\nWhat is a plan?\n/exit\nnever\n'
 equal "$(wc -l <"$out")" 3 "$last: answers"
 [ "$(sed -n 1p "$out")" = "$(sed -n 3p "$out")" ] || fail "$last: after /reset the first question has another answer"
 [ "$(sed -n 's/.* \([0-9]*\) of them kept.*/\1/p' "$err" | sed -n 2p)" -gt 0 ] || fail "$last: the second turn computes the first again"
+last='snug chat, bytes that are no UTF-8'
+printf 'caf\351 \377\376\nagain\n' | "$snug" chat "$golden/tiny" -n 5 --temperature 2 --json >"$out" 2>"$err" || fail "$last: exit status"
+equal "$(wc -l <"$out")" 2 "$last: answers"
+iconv -f UTF-8 -t UTF-8 "$out" >"$work/utf8" 2>/dev/null || fail "$last: the JSON is not UTF-8"
 run 1 chat "$root/tests/golden/model_files/gpt2" -p x; one_line_error
 run 0 bench "$golden/tiny.gguf" --prompt 16 --decode 4 --repetitions 1 --json; says '"prompt_tokens_per_s": '; says '"decode_tokens_per_s": '
 run 2 bench "$golden/tiny.gguf" --prompt 0 --decode 0
