@@ -2,6 +2,8 @@
 install(TARGETS snug RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS snug_static snug_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/snug.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# The file finds its prefix from its own place, so that --prefix and packages need no other file.
+file(RELATIVE_PATH SNUG_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/snug.pc.in snug.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/snug.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

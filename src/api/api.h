@@ -16,12 +16,12 @@ typedef struct sn_default {
 /* A verb: which options it has and what it changes about their defaults. Lists are comma-separated. */
 typedef struct sn_verb {
     const char *name, *about;
-    const char *usage;               /* what follows "snug NAME" */
-    const sn_option_group *own;      /* options of this verb alone; may be NULL */
-    const char *groups;              /* titles of the engine's tables that it has all of */
-    const char *keys;                /* further options of the engine's tables */
-    const char *often;               /* those that the short help shows, in order; NULL: all */
-    const sn_default *defaults;      /* ends with a NULL key */
+    const char *usage;          /* what follows "snug NAME" */
+    const sn_option_group *own; /* options of this verb alone; may be NULL */
+    const char *groups;         /* titles of the engine's tables that it has all of */
+    const char *keys;           /* further options of the engine's tables */
+    const char *often;          /* those that the short help shows, in order; NULL: all */
+    const sn_default *defaults; /* ends with a NULL key */
 } sn_verb;
 
 extern const sn_verb sn_verbs[];

@@ -1,6 +1,7 @@
 /* Conversations: history as messages, rendered anew by the model's template for each answer; the KV cache keeps what the new
  * text has in common with the last. */
 #include <string.h>
+#include <utf8proc.h>
 
 #include "api/session.h"
 #include "base/mem.h"
@@ -32,10 +33,21 @@ void sn_chat_close(snug_session *s) {
     sn_pool_free(&s->pool);
 }
 
+/* Bytes that are no UTF-8 (an answer cut short, a user's paste) become U+FFFD: messages are JSON. */
 static void add_message(sn_str *to, const char *role, const char *text, size_t n) {
+    sn_str clean = {0};
+    for (size_t i = 0; i < n;) {
+        utf8proc_int32_t c;
+        utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
+        if (length > 0) sn_str_append(&clean, text + i, (size_t)length);
+        else sn_str_add(&clean, "\xef\xbf\xbd");
+        i += length > 0 ? (size_t)length : 1;
+    }
     sn_str_printf(to, ", {\"role\": \"%s\", \"content\": ", role);
-    sn_str_json(to, text, n);
+    sn_str_json(to, clean.data ? clean.data : "", clean.size);
     sn_str_char(to, '}');
+    if (clean.failed) to->failed = true;
+    sn_str_free(&clean);
 }
 
 /* The whole conversation as the ids of a prompt. */
@@ -64,7 +76,8 @@ snug_status snug_chat(snug_session *s, const char *text, size_t n, snug_piece_fn
     sn_answer a = {.on_piece = on_piece, .context = context, .usage = usage ? usage : &local, .text = &answer};
     size_t before = s->history.size;
     if (!s->template)
-        return (snug_status)sn_fail(SN_ERR_UNSUPPORTED, "%s has no chat template: use generate, or a model that was tuned to chat", s->model->model.path);
+        return (snug_status)sn_fail(SN_ERR_UNSUPPORTED, "%s has no chat template: use generate, or a model that was tuned to chat",
+                                    s->model->model.path);
     add_message(&s->history, "user", text, n);
     sn_status status = render(s, &ids);
     if (status == SN_OK) status = sn_session_answer(s, &ids, &a);

@@ -51,7 +51,8 @@ static sn_status feed_once(sn_generator *g, const int32_t *ids, int64_t n, int64
 }
 
 /* Tokens a second over the repetitions, after one that does not count. */
-static sn_status measure(sn_generator *g, const int32_t *ids, int64_t n, int64_t step, int64_t repetitions, double *mean, double *deviation) {
+static sn_status measure(sn_generator *g, const int32_t *ids, int64_t n, int64_t step, int64_t repetitions, double *mean,
+                         double *deviation) {
     double sum = 0, squares = 0, seconds;
     *mean = *deviation = 0;
     if (!n) return SN_OK;
@@ -89,7 +90,8 @@ snug_status snug_bench(snug_model *m, const snug_options *o, snug_bench_result *
     int64_t n = r.prompt_tokens > r.decode_tokens ? r.prompt_tokens : r.decode_tokens;
     sn_options *recipe = NULL;
     char context[32];
-    if (n < 1 || n > 1 << 24) return (snug_status)sn_fail(SN_ERR_USAGE, "prompt and decode are %lld at most, wanted 1 to %d tokens", (long long)n, 1 << 24);
+    if (n < 1 || n > 1 << 24)
+        return (snug_status)sn_fail(SN_ERR_USAGE, "prompt and decode are %lld at most, wanted 1 to %d tokens", (long long)n, 1 << 24);
     snprintf(context, sizeof context, "%lld", (long long)n);
     sn_status s = sn_need_weights(&m->model);
     if (s == SN_OK) s = sn_options_copy(o->store, &recipe);

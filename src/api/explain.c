@@ -32,8 +32,15 @@ static sn_status model_graphs(const snug_model *m, const sn_options *recipe, boo
     int64_t tokens = generate ? 1 : sn_options_int(recipe, "per_device_train_batch_size") * sn_options_int(recipe, "cutoff_len");
     sn_model_shape shape = {.tokens = tokens};
     if (generate)
-        shape = (sn_model_shape){.tokens = 1, .cache_blocks = blocks, .block_size = 64, .table_blocks = blocks, .sequences = 1, .logit_rows = 1, .cache_form = SN_F16};
-    if (tokens < 1 || context < 1) return sn_fail(SN_ERR_USAGE, "nothing to do: per_device_train_batch_size, cutoff_len and ctx_size must be positive");
+        shape = (sn_model_shape){.tokens = 1,
+                                 .cache_blocks = blocks,
+                                 .block_size = 64,
+                                 .table_blocks = blocks,
+                                 .sequences = 1,
+                                 .logit_rows = 1,
+                                 .cache_form = SN_F16};
+    if (tokens < 1 || context < 1)
+        return sn_fail(SN_ERR_USAGE, "nothing to do: per_device_train_batch_size, cutoff_len and ctx_size must be positive");
     SN_TRY(sn_job_new(out));
     sn_graph *g = sn_job_add_graph(*out, generate ? "decode" : "forward_backward", generate ? SN_ROLE_GENERATE : SN_ROLE_TRAIN);
     return g ? sn_model_build(g, m->model.config, &shape, parameters.find ? &parameters : NULL) : SN_ERR_NO_MEMORY;

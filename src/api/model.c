@@ -1,9 +1,9 @@
 /* Opening models and what stands in the store. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "base/mem.h"
-#include "engine/progress.h"
 #include "io/hub.h"
 
 snug_status snug_model_open(const char *name, snug_model **out) {
@@ -33,30 +33,21 @@ snug_status snug_pull(const char *name, const char *from, snug_progress_fn progr
     sn_pull o = {.from = from, .progress = progress, .context = context};
     char *where = NULL;
     sn_status s = sn_hub_pull(name, &o, &where);
+    if (s == SN_OK && from) { /* a file that nobody vouches for: it must open, or it does not stay */
+        sn_model m;
+        s = sn_model_open(where, &m);
+        if (s == SN_OK) {
+            sn_model_close(&m);
+        } else {
+            char why[512];
+            snprintf(why, sizeof why, "%s", sn_error_text());
+            sn_hub_remove(name);
+            sn_fail(s, "%s", why); /* not what removing said */
+        }
+    }
     if (s == SN_OK && path) *path = where;
     else sn_free(where);
     return (snug_status)s;
-}
-
-bool snug_progress_line(void *context, const char *file, uint64_t done, uint64_t total) {
-    static _Thread_local sn_progress line;
-    static _Thread_local double started;
-    static _Thread_local char name[SN_PROGRESS_TEXT];
-    char head[SN_PROGRESS_TEXT], rest[SN_PROGRESS_TEXT];
-    (void)context;
-    if (strcmp(name, file) != 0) { /* another file */
-        sn_progress_start(&line, 2);
-        started = sn_now();
-        strncpy(name, file, sizeof name - 1);
-    }
-    bool whole = total && done >= total;
-    sn_transfer_text(file, done, total, sn_now() - started, head, rest);
-    sn_progress_show(&line, head, rest, whole);
-    if (whole) {
-        sn_progress_end(&line);
-        name[0] = 0;
-    }
-    return true;
 }
 
 snug_status snug_remove(const char *name) { return (snug_status)sn_hub_remove(name); }
@@ -66,7 +57,8 @@ snug_status snug_list(snug_listed **models, size_t *count) {
     size_t n, bytes = 0;
     sn_status s = sn_hub_list(&found, &n);
     if (s != SN_OK) return (snug_status)s;
-    for (size_t i = 0; i < n; i++) bytes += strlen(found[i].name) + strlen(found[i].about) + (found[i].path ? strlen(found[i].path) : 0) + 3;
+    for (size_t i = 0; i < n; i++)
+        bytes += strlen(found[i].name) + strlen(found[i].about) + (found[i].path ? strlen(found[i].path) : 0) + 3;
     snug_listed *list = sn_alloc(n * sizeof *list + bytes + 1);
     char *at = (char *)(list + n);
     for (size_t i = 0; list && i < n; i++) {

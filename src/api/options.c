@@ -68,7 +68,8 @@ static sn_status build_tables(snug_options *o) {
     for (size_t i = 0; i < n; i++) {
         sn_option_group *table = &o->tables[o->n_groups++];
         SN_TRY(copy_table(o->verb, engine[i], false, table));
-        for (size_t k = 0; k < table->count && o->verb->own; k++) drop_taken_aliases(o->verb->own, (sn_option *)&table->options[k], &o->texts);
+        for (size_t k = 0; k < table->count && o->verb->own; k++)
+            drop_taken_aliases(o->verb->own, (sn_option *)&table->options[k], &o->texts);
     }
     SN_TRY(copy_table(o->verb, &sn_common_options, true, &o->tables[o->n_groups++]));
     for (size_t i = 0; i < o->n_groups; i++) o->groups[i] = &o->tables[i];
@@ -114,7 +115,8 @@ static sn_status refuse_foreign(const snug_options *o) {
 snug_status snug_options_parse(snug_options *o, int argc, char *const *argv, const char **positional, size_t *n_positional) {
     sn_status s = sn_options_read_arguments(o->store, argc, argv, positional, n_positional);
     if (s == SN_OK) s = refuse_foreign(o);
-    if (s == SN_OK && !sn_options_bool(o->store, "help") && !sn_options_bool(o->store, "help_all")) s = sn_options_read_environment(o->store);
+    if (s == SN_OK && !sn_options_bool(o->store, "help") && !sn_options_bool(o->store, "help_all"))
+        s = sn_options_read_environment(o->store);
     if (s == SN_OK && sn_options_has(o->store, "recipe")) s = sn_options_read_recipe(o->store, sn_options_string(o->store, "recipe"));
     return (snug_status)s;
 }
@@ -143,7 +145,9 @@ const char *snug_options_text(const snug_options *o, const char *key) {
     return slot_of(o, key, SN_OPTION_STRING, SN_OPTION_CHOICE) ? sn_options_string(o->store, key) : NULL;
 }
 
-bool snug_options_given(const snug_options *o, const char *key) { return sn_options_find(o->store, key) && sn_options_given(o->store, key); }
+bool snug_options_given(const snug_options *o, const char *key) {
+    return sn_options_find(o->store, key) && sn_options_given(o->store, key);
+}
 
 /* ---- Help ---- */
 

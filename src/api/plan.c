@@ -8,7 +8,6 @@
 #include "engine/adapter.h"
 #include "engine/train.h"
 
-
 _Static_assert((int)SNUG_TIERS == (int)SN_TIER_COUNT && (int)SNUG_CLASSES == (int)SN_CLASS_COUNT, "snug.h's counts");
 
 const char *const snug_tier_names[SNUG_TIERS] = {"device", "host", "disk"};
@@ -85,10 +84,12 @@ snug_status snug_plan_check(const snug_plan *p) {
     const sn_bill *inner = &p->session.plan->bill;
     char need[24], have[24], missing[24], largest[24];
     if (!b->missing_bytes) return SNUG_OK;
-    return (snug_status)sn_fail(SN_ERR_BUDGET, "the plan needs %s, the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
-                                sn_bytes_text(b->total_bytes, need), sn_bytes_text(b->budget_bytes, have), sn_bytes_text(b->missing_bytes, missing),
-                                (unsigned long long)b->missing_bytes, b->peak_program, b->peak_op, inner->n_largest ? inner->largest[0].name : "none",
-                                sn_bytes_text(inner->n_largest ? inner->largest[0].bytes : 0, largest));
+    return (snug_status)sn_fail(
+        SN_ERR_BUDGET,
+        "the plan needs %s, the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
+        sn_bytes_text(b->total_bytes, need), sn_bytes_text(b->budget_bytes, have), sn_bytes_text(b->missing_bytes, missing),
+        (unsigned long long)b->missing_bytes, b->peak_program, b->peak_op, inner->n_largest ? inner->largest[0].name : "none",
+        sn_bytes_text(inner->n_largest ? inner->largest[0].bytes : 0, largest));
 }
 
 snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out) {

@@ -94,7 +94,8 @@ static sn_status decode(snug_session *s, float *logits, const sn_answer *a) {
     sn_status status = SN_OK;
     a->usage->finish = SNUG_FINISH_LENGTH;
     for (int64_t i = 0; i < s->max_tokens; i++) {
-        int32_t id = sn_sampler_draw(&s->sampling, logits, s->model->model.config->vocab_size, s->cached.data, (int64_t)s->cached.size, s->drawn++, s->workspace);
+        int32_t id = sn_sampler_draw(&s->sampling, logits, s->model->model.config->vocab_size, s->cached.data, (int64_t)s->cached.size,
+                                     s->drawn++, s->workspace);
         if (id < 0) {
             status = sn_fail(SN_ERR_NUMERIC, "no logit is a number: the model's output is broken");
             break;
@@ -130,7 +131,8 @@ sn_status sn_session_answer(snug_session *s, const sn_ids *ids, const sn_answer 
     *a->usage = (snug_usage){.prompt_tokens = (int64_t)ids->size, .finish = SNUG_FINISH_CALLER};
     if (!ids->size) return sn_fail(SN_ERR_USAGE, "the prompt is empty");
     if ((int64_t)ids->size > s->generator.context)
-        return sn_fail(SN_ERR_USAGE, "the prompt has %zu tokens, the context holds %lld: raise ctx_size", ids->size, (long long)s->generator.context);
+        return sn_fail(SN_ERR_USAGE, "the prompt has %zu tokens, the context holds %lld: raise ctx_size", ids->size,
+                       (long long)s->generator.context);
     double start = sn_now();
     s->drawn = 0;
     SN_TRY(feed_prompt(s, ids, a, &logits, &stopped));

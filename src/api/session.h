@@ -30,7 +30,7 @@ typedef struct sn_answer {
     snug_piece_fn on_piece; /* may be NULL */
     void *context;
     snug_usage *usage;
-    sn_str *text; /* receives the answer; may be NULL */
+    sn_str *text;   /* receives the answer; may be NULL */
     bool continues; /* the answer goes on with the prompt's text: a space at its beginning counts */
 } sn_answer;
 

@@ -49,12 +49,11 @@ static void scalar_text(const sn_gguf *g, const sn_gguf_kv *kv, char text[64]) {
     bool truth;
     if (kv->type == SN_GGUF_ARRAY) snprintf(text, 64, "%llu x %s", (unsigned long long)kv->count, sn_gguf_type_name(kv->item_type));
     else if (kv->type == SN_GGUF_BOOL && sn_gguf_get_bool(g, kv->key, &truth) == SN_OK) snprintf(text, 64, "%s", truth ? "true" : "false");
-    else if ((kv->type == SN_GGUF_F32 || kv->type == SN_GGUF_F64) && sn_gguf_get_f64(g, kv->key, &number) == SN_OK) snprintf(text, 64, "%.9g", number);
+    else if ((kv->type == SN_GGUF_F32 || kv->type == SN_GGUF_F64) && sn_gguf_get_f64(g, kv->key, &number) == SN_OK)
+        snprintf(text, 64, "%.9g", number);
     else if (sn_gguf_get_i64(g, kv->key, &integer) == SN_OK) snprintf(text, 64, "%lld", (long long)integer);
     else snprintf(text, 64, "?");
 }
-
-
 
 /* ---- Text ---- */
 
@@ -72,7 +71,8 @@ static void text_config(const sn_model_config *c, sn_str *out) {
     sn_str_printf(out, "%-16s %lld tokens", "context", (long long)c->max_position);
     if (c->arch == SN_ARCH_LLAMA) sn_str_printf(out, ", RoPE %s, theta %g", rope_name(&c->rope), c->rope.theta);
     if (c->sliding_window) sn_str_printf(out, ", window %lld", (long long)c->sliding_window);
-    sn_str_printf(out, "\n%-16s %lld tokens, %s\n", "vocabulary", (long long)c->vocab_size, c->tie_word_embeddings ? "tied embeddings" : "untied embeddings");
+    sn_str_printf(out, "\n%-16s %lld tokens, %s\n", "vocabulary", (long long)c->vocab_size,
+                  c->tie_word_embeddings ? "tied embeddings" : "untied embeddings");
 }
 
 static void text_forms(const summary *sum, sn_str *out) {
@@ -82,7 +82,8 @@ static void text_forms(const summary *sum, sn_str *out) {
         for (int f = 0; f < SN_DTYPE_COUNT; f++)
             if (sum->by[g][f].tensors)
                 sn_str_printf(out, "  %-14s %-5s %5lld tensors %12lld elements %10s\n", group_names[g], sn_dtype_name((sn_dtype)f),
-                              (long long)sum->by[g][f].tensors, (long long)sum->by[g][f].elements, sn_bytes_text(sum->by[g][f].bytes, bytes));
+                              (long long)sum->by[g][f].tensors, (long long)sum->by[g][f].elements,
+                              sn_bytes_text(sum->by[g][f].bytes, bytes));
 }
 
 static void text_token(const sn_tokenizer *t, const char *name, int32_t id, sn_str *out) {
@@ -141,12 +142,13 @@ static void json_text(sn_str *out, const char *key, const char *text) {
 static void json_config(const sn_model_config *c, sn_str *out) {
     json_text(out, "architecture", c->architecture[0] ? c->architecture : c->arch == SN_ARCH_LLAMA ? "llama" : "gpt2");
     sn_str_printf(out,
-                  ", \"vocab_size\": %lld, \"hidden_size\": %lld, \"intermediate_size\": %lld, \"num_hidden_layers\": %lld, \"num_attention_heads\": %lld, "
+                  ", \"vocab_size\": %lld, \"hidden_size\": %lld, \"intermediate_size\": %lld, \"num_hidden_layers\": %lld, "
+                  "\"num_attention_heads\": %lld, "
                   "\"num_key_value_heads\": %lld, \"head_dim\": %lld, \"max_position_embeddings\": %lld, \"norm_eps\": %.9g, "
                   "\"tie_word_embeddings\": %s, \"sliding_window\": %lld",
-                  (long long)c->vocab_size, (long long)c->hidden_size, (long long)c->intermediate_size, (long long)c->num_layers, (long long)c->num_heads,
-                  (long long)c->num_kv_heads, (long long)c->head_dim, (long long)c->max_position, c->norm_eps, c->tie_word_embeddings ? "true" : "false",
-                  (long long)c->sliding_window);
+                  (long long)c->vocab_size, (long long)c->hidden_size, (long long)c->intermediate_size, (long long)c->num_layers,
+                  (long long)c->num_heads, (long long)c->num_kv_heads, (long long)c->head_dim, (long long)c->max_position, c->norm_eps,
+                  c->tie_word_embeddings ? "true" : "false", (long long)c->sliding_window);
     if (c->arch == SN_ARCH_LLAMA) sn_str_printf(out, ", \"rope_theta\": %.9g, \"rope_type\": \"%s\"", c->rope.theta, rope_name(&c->rope));
 }
 
@@ -158,8 +160,9 @@ static void json_forms(const summary *sum, sn_str *out) {
         for (int f = 0; f < SN_DTYPE_COUNT; f++) {
             const form_line *l = &sum->by[g][f];
             if (!l->tensors) continue;
-            sn_str_printf(out, "%s{\"class\": \"%s\", \"form\": \"%s\", \"tensors\": %lld, \"elements\": %lld, \"bytes\": %llu}", first ? "" : ", ",
-                          group_names[g], sn_dtype_name((sn_dtype)f), (long long)l->tensors, (long long)l->elements, (unsigned long long)l->bytes);
+            sn_str_printf(out, "%s{\"class\": \"%s\", \"form\": \"%s\", \"tensors\": %lld, \"elements\": %lld, \"bytes\": %llu}",
+                          first ? "" : ", ", group_names[g], sn_dtype_name((sn_dtype)f), (long long)l->tensors, (long long)l->elements,
+                          (unsigned long long)l->bytes);
             first = false;
         }
     sn_str_char(out, ']');
@@ -170,8 +173,9 @@ static void json_tokenizer(const sn_model *m, sn_str *out) {
         sn_str_add(out, ", \"tokenizer\": null");
         return;
     }
-    sn_str_printf(out, ", \"tokenizer\": {\"size\": %d, \"bos\": %d, \"eos\": %d, \"pad\": %d, \"unk\": %d}, ", sn_tokenizer_size(m->tokenizer),
-                  sn_tokenizer_bos(m->tokenizer), sn_tokenizer_eos(m->tokenizer), sn_tokenizer_pad(m->tokenizer), sn_tokenizer_unk(m->tokenizer));
+    sn_str_printf(out, ", \"tokenizer\": {\"size\": %d, \"bos\": %d, \"eos\": %d, \"pad\": %d, \"unk\": %d}, ",
+                  sn_tokenizer_size(m->tokenizer), sn_tokenizer_bos(m->tokenizer), sn_tokenizer_eos(m->tokenizer),
+                  sn_tokenizer_pad(m->tokenizer), sn_tokenizer_unk(m->tokenizer));
     json_text(out, "chat_template", m->chat_template);
 }
 
@@ -188,7 +192,8 @@ static void json_metadata(const sn_gguf *g, sn_str *out) {
             continue;
         }
         scalar_text(g, kv, text);
-        if (kv->type == SN_GGUF_ARRAY || !strpbrk(text, "0123456789tf") || strstr(text, "inf") || strstr(text, "nan")) sn_str_json(out, text, strlen(text));
+        if (kv->type == SN_GGUF_ARRAY || !strpbrk(text, "0123456789tf") || strstr(text, "inf") || strstr(text, "nan"))
+            sn_str_json(out, text, strlen(text));
         else sn_str_add(out, text);
     }
     sn_str_char(out, '}');

@@ -14,7 +14,8 @@ enum { MOST_TEXT = 1 << 30 };
 
 snug_status snug_tokenize(const snug_model *m, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids) {
     sn_ids out = {0};
-    unsigned inner = (flags & SNUG_TOKENIZE_SPECIAL ? SN_TOKENIZER_ADD_SPECIAL : 0) | (flags & SNUG_TOKENIZE_PARSE ? SN_TOKENIZER_PARSE_SPECIAL : 0);
+    unsigned inner =
+        (flags & SNUG_TOKENIZE_SPECIAL ? SN_TOKENIZER_ADD_SPECIAL : 0) | (flags & SNUG_TOKENIZE_PARSE ? SN_TOKENIZER_PARSE_SPECIAL : 0);
     sn_status s = sn_need_tokenizer(&m->model);
     if (s == SN_OK) s = sn_tokenizer_encode(m->model.tokenizer, text, n, inner, &out);
     if (s != SN_OK) {
@@ -74,7 +75,8 @@ static sn_status take_ids(rows *r, const json_t *ids) {
 }
 
 static sn_status encode_row(rows *r, const json_t *row) {
-    const json_t *text = json_object_get(row, "text"), *messages = json_object_get(row, "messages"), *ids = json_object_get(row, "input_ids");
+    const json_t *text = json_object_get(row, "text"), *messages = json_object_get(row, "messages"),
+                 *ids = json_object_get(row, "input_ids");
     if (json_is_array(messages) && r->template) return encode_messages(r, messages, json_object_get(row, "tools"));
     if (json_is_string(text)) return encode_text(r, json_string_value(text), json_string_length(text));
     if (json_is_array(ids)) return take_ids(r, ids);

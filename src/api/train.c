@@ -1,11 +1,9 @@
-/* Training, and its line on the terminal. */
+/* Training. */
 #include "engine/train.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "api/api.h"
-#include "base/log.h"
 #include "engine/probe.h"
 
 /* Between the engine's hooks and the caller's. */
@@ -73,32 +71,4 @@ snug_status snug_train(snug_model *m, const snug_options *o, const snug_train_ho
                                 .tokens = s.tokens,
                                 .interrupted = s.interrupted};
     return SNUG_OK;
-}
-
-/* ---- The line ---- */
-
-static sn_progress line;
-static bool line_open;
-
-void snug_step_line(void *context, const snug_step *s) {
-    char head[SN_PROGRESS_TEXT], rest[SN_PROGRESS_TEXT];
-    sn_step_report r = {.step = s->step, .total = s->total, .loss = s->loss, .grad_norm = s->grad_norm, .learning_rate = s->learning_rate,
-                        .tokens_per_s = s->tokens_per_s, .seconds_left = s->seconds_left, .memory = s->memory_bytes, .budget = s->planned_bytes};
-    (void)context;
-    if (!line_open) {
-        sn_progress_start(&line, 2);
-        sn_log_to(sn_progress_log, &line);
-        line_open = true;
-    }
-    sn_step_report_text(&r, head, rest);
-    size_t n = strlen(rest);
-    if (s->share_of_peak > 0) snprintf(rest + n, sizeof rest - n, "  %.0f%% of peak", 100 * s->share_of_peak);
-    sn_progress_show(&line, head, rest, true);
-}
-
-void snug_step_line_end(void) {
-    if (!line_open) return;
-    sn_progress_end(&line);
-    sn_log_to(NULL, NULL);
-    line_open = false;
 }

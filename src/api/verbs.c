@@ -22,6 +22,19 @@ static const sn_option train_table[] = {
     {.key = "out", .aliases = "output_dir,o", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "where everything is written"}};
 static const sn_option_group train_own = SN_OPTION_GROUP("Result", train_table);
 
+static const sn_option merge_table[] = {{.key = "out",
+                                         .aliases = "output_dir,o",
+                                         .kind = SN_OPTION_STRING,
+                                         .metavar = "PATH",
+                                         .help = "a GGUF file (.gguf) or a Hugging Face folder"},
+                                        {.key = "form",
+                                         .aliases = "dtype,outtype",
+                                         .kind = SN_OPTION_CHOICE,
+                                         .choices = "source,f32,f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,q2_k,q3_k,q4_k,q5_k,q6_k",
+                                         .default_text = "f16",
+                                         .help = "form of the matrices; below 16 bits: GGUF only"}};
+static const sn_option_group merge_own = SN_OPTION_GROUP("Result", merge_table);
+
 static const sn_option generate_table[] = {
     {.key = "prompt", .aliases = "p", .kind = SN_OPTION_STRING, .metavar = "TEXT", .help = "the text to continue"},
     {.key = "file", .aliases = "f", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "read it from a file; -: standard input"}};
@@ -32,13 +45,28 @@ static const sn_option chat_table[] = {
     {.key = "system", .aliases = "sys,s", .kind = SN_OPTION_STRING, .metavar = "TEXT", .help = "system prompt"}};
 static const sn_option_group chat_own = SN_OPTION_GROUP("Conversation", chat_table);
 
-static const sn_option bench_table[] = {
-    {.key = "prompt", .aliases = "p,n_prompt", .kind = SN_OPTION_INT, .default_text = "512", .metavar = "N", .help = "tokens of the prompt; 0: skip",
-     .has_least = true},
-    {.key = "decode", .aliases = "n,n_gen", .kind = SN_OPTION_INT, .default_text = "128", .metavar = "N", .help = "tokens decoded one by one; 0: skip",
-     .has_least = true},
-    {.key = "repetitions", .aliases = "r", .kind = SN_OPTION_INT, .default_text = "3", .metavar = "N", .help = "of each, after a warm-up", .has_least = true,
-     .least = 1}};
+static const sn_option bench_table[] = {{.key = "prompt",
+                                         .aliases = "p,n_prompt",
+                                         .kind = SN_OPTION_INT,
+                                         .default_text = "512",
+                                         .metavar = "N",
+                                         .help = "tokens of the prompt; 0: skip",
+                                         .has_least = true},
+                                        {.key = "decode",
+                                         .aliases = "n,n_gen",
+                                         .kind = SN_OPTION_INT,
+                                         .default_text = "128",
+                                         .metavar = "N",
+                                         .help = "tokens decoded one by one; 0: skip",
+                                         .has_least = true},
+                                        {.key = "repetitions",
+                                         .aliases = "r",
+                                         .kind = SN_OPTION_INT,
+                                         .default_text = "3",
+                                         .metavar = "N",
+                                         .help = "of each, after a warm-up",
+                                         .has_least = true,
+                                         .least = 1}};
 static const sn_option_group bench_own = SN_OPTION_GROUP("Benchmark", bench_table);
 
 static const sn_option tokenize_table[] = {
@@ -47,7 +75,11 @@ static const sn_option_group tokenize_own = SN_OPTION_GROUP("Rows", tokenize_tab
 
 static const sn_option explain_table[] = {
     {.key = "for", .kind = SN_OPTION_CHOICE, .choices = "train,generate", .default_text = "train", .help = "the job to explain"},
-    {.key = "stage", .aliases = "after", .kind = SN_OPTION_STRING, .default_text = "program", .metavar = "STAGE",
+    {.key = "stage",
+     .aliases = "after",
+     .kind = SN_OPTION_STRING,
+     .default_text = "program",
+     .metavar = "STAGE",
      .help = "model: the graph as the model builds it; the name of a pass: after it; program: the instructions"},
     {.key = "program", .kind = SN_OPTION_STRING, .metavar = "NAME", .help = "only this program: forward_backward, update, decode, ..."}};
 static const sn_option_group explain_own = SN_OPTION_GROUP("Explain", explain_table);
@@ -73,10 +105,12 @@ const sn_verb sn_verbs[] = {
      "gradient_accumulation_steps,ctx_size,kv_cache_dtype,activations,adapter,thread_ranks,device,recipe,json,help,help_all",
      none},
     {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS, "data",
-     "data,out,memory,full,lora,qlora,lora_rank,lora_alpha,lora_target,precision,optimizer,recompute,per_device_train_batch_size,"
+     "data,out,memory,full,lora,qlora,lora_rank,lora_alpha,precision,optimizer,recompute,per_device_train_batch_size,"
      "gradient_accumulation_steps,cutoff_len,packing,max_steps,num_train_epochs,learning_rate,lr_scheduler_type,warmup_steps,weight_decay,"
      "save_steps,resume,adapter,seed,threads,recipe,json,help,help_all",
      none},
+    {"merge", "add an adapter to its model, or convert a model", "MODEL [--adapter DIR] --out PATH", &merge_own, "", "adapter,threads",
+     NULL, none},
     {"generate", "continue a text", "MODEL -p TEXT", &generate_own, "Generation,Machine", "adapter,seed," MODEL_FORM,
      "prompt,file," SAMPLING ",ctx_size,kv_cache_dtype,activations,adapter,memory,threads,recipe,json,verbose,help,help_all", quantised},
     {"chat", "talk with a model", "MODEL [-p TEXT]", &chat_own, "Generation,Machine", "adapter,seed," MODEL_FORM,

@@ -4,13 +4,16 @@
 static void report(const cli *c, const char *name, const snug_bench_result *r) {
     if (!cli_flag(c, "json")) {
         printf("%-24s %14s\n", "test", "tokens/s");
-        if (r->prompt_tokens) printf("prompt %-17lld %8.2f +- %.2f\n", (long long)r->prompt_tokens, r->prompt_tokens_per_s, r->prompt_deviation);
-        if (r->decode_tokens) printf("decode %-17lld %8.2f +- %.2f\n", (long long)r->decode_tokens, r->decode_tokens_per_s, r->decode_deviation);
+        if (r->prompt_tokens)
+            printf("prompt %-17lld %8.2f +- %.2f\n", (long long)r->prompt_tokens, r->prompt_tokens_per_s, r->prompt_deviation);
+        if (r->decode_tokens)
+            printf("decode %-17lld %8.2f +- %.2f\n", (long long)r->decode_tokens, r->decode_tokens_per_s, r->decode_deviation);
         return;
     }
     printf("{\"model\": ");
     cli_json_string(stdout, name, SIZE_MAX);
-    printf(", \"activations\": \"%s\", \"repetitions\": %lld, \"prompt_tokens\": %lld, \"prompt_tokens_per_s\": %.4f, \"prompt_deviation\": %.4f, "
+    printf(", \"activations\": \"%s\", \"repetitions\": %lld, \"prompt_tokens\": %lld, \"prompt_tokens_per_s\": %.4f, "
+           "\"prompt_deviation\": %.4f, "
            "\"decode_tokens\": %lld, \"decode_tokens_per_s\": %.4f, \"decode_deviation\": %.4f}\n",
            cli_text(c, "activations"), (long long)r->repetitions, (long long)r->prompt_tokens, r->prompt_tokens_per_s, r->prompt_deviation,
            (long long)r->decode_tokens, r->decode_tokens_per_s, r->decode_deviation);

@@ -24,6 +24,7 @@ int cli_show(cli *c);
 int cli_rm(cli *c);
 int cli_plan(cli *c);
 int cli_train(cli *c);
+int cli_merge(cli *c);
 int cli_generate(cli *c);
 int cli_chat(cli *c);
 int cli_eval(cli *c);

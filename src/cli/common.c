@@ -45,15 +45,29 @@ const char *cli_bytes(uint64_t bytes, char buffer[24]) {
     return buffer;
 }
 
+/* Bytes of the UTF-8 character at `at`, 0 when there is none (RFC 3629). */
+static size_t character(const unsigned char *at, size_t n) {
+    size_t length = *at < 0x80 ? 1 : *at >= 0xc2 && *at < 0xe0 ? 2 : (*at & 0xf0) == 0xe0 ? 3 : *at >= 0xf0 && *at < 0xf5 ? 4 : 0;
+    if (!length || length > n) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    bool overlong = (*at == 0xe0 && at[1] < 0xa0) || (*at == 0xf0 && at[1] < 0x90);
+    bool outside = (*at == 0xed && at[1] >= 0xa0) || (*at == 0xf4 && at[1] >= 0x90);
+    return overlong || outside ? 0 : length;
+}
+
 void cli_json_string(FILE *to, const char *text, size_t n) {
     if (n == SIZE_MAX) n = strlen(text);
     fputc('"', to);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\') fprintf(to, "\\%c", c);
-        else if (c == '\n') fputs("\\n", to);
-        else if (c < 0x20) fprintf(to, "\\u%04x", c);
-        else fputc(c, to);
+    for (size_t i = 0; i < n;) {
+        const unsigned char *at = (const unsigned char *)text + i;
+        size_t length = character(at, n - i);
+        if (!length) fputs("\\ufffd", to); /* a model may end inside a character */
+        else if (*at == '"' || *at == '\\') fprintf(to, "\\%c", *at);
+        else if (*at == '\n') fputs("\\n", to);
+        else if (*at < 0x20) fprintf(to, "\\u%04x", *at);
+        else fwrite(at, 1, length, to);
+        i += length ? length : 1;
     }
     fputc('"', to);
 }
@@ -119,6 +133,6 @@ int cli_finish(int status) {
 
 void cli_memory_report(const snug_bill *bill) {
     char a[24], b[24];
-    fprintf(stderr, "memory: planned %llu bytes (%s), peak %llu bytes (%s)\n", (unsigned long long)bill->total_bytes, cli_bytes(bill->total_bytes, a),
-            (unsigned long long)snug_peak_memory(), cli_bytes(snug_peak_memory(), b));
+    fprintf(stderr, "memory: planned %llu bytes (%s), peak %llu bytes (%s)\n", (unsigned long long)bill->total_bytes,
+            cli_bytes(bill->total_bytes, a), (unsigned long long)snug_peak_memory(), cli_bytes(snug_peak_memory(), b));
 }

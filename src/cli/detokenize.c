@@ -90,7 +90,8 @@ int cli_detokenize(cli *c) {
     snug_model *model = NULL;
     ids list = {0};
     char *end;
-    if (!c->n_arguments || (!file && c->n_arguments < 2) || (file && c->n_arguments > 1)) return cli_usage("detokenize needs a model and either --data FILE or ids");
+    if (!c->n_arguments || (!file && c->n_arguments < 2) || (file && c->n_arguments > 1))
+        return cli_usage("detokenize needs a model and either --data FILE or ids");
     for (size_t i = 1; i < c->n_arguments; i++)
         if (!push(&list, c->arguments[i], &end) || *end) {
             free(list.data);

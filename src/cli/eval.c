@@ -22,11 +22,11 @@ static int perplexity(cli *c, snug_model *model) {
     if (cli_flag(c, "json"))
         printf("{\"perplexity\": %.9g, \"nll\": %.9g, \"tokens\": %lld, \"windows\": %lld, \"ctx_size\": %lld, \"stride\": %lld, "
                "\"activations\": \"%s\", \"seconds\": %.3f}\n",
-               p.perplexity, p.nll, (long long)p.tokens, (long long)p.windows, (long long)p.ctx_size, (long long)p.stride, cli_text(c, "activations"),
-               p.seconds);
+               p.perplexity, p.nll, (long long)p.tokens, (long long)p.windows, (long long)p.ctx_size, (long long)p.stride,
+               cli_text(c, "activations"), p.seconds);
     else
-        printf("perplexity %.4f over %lld tokens in %lld windows of %lld (%s), %.1f s\n", p.perplexity, (long long)p.tokens, (long long)p.windows,
-               (long long)p.ctx_size, p.stride ? "sliding" : "llama.cpp's protocol", p.seconds);
+        printf("perplexity %.4f over %lld tokens in %lld windows of %lld (%s), %.1f s\n", p.perplexity, (long long)p.tokens,
+               (long long)p.windows, (long long)p.ctx_size, p.stride ? "sliding" : "llama.cpp's protocol", p.seconds);
     return CLI_OK;
 }
 

@@ -29,7 +29,8 @@ static void report(const cli *c, const snug_usage *u, const char *text, size_t n
         cli_json_string(stdout, text, n);
         printf(", \"finish_reason\": \"%s\", \"activations\": \"%s\", \"usage\": {\"prompt_tokens\": %lld, \"completion_tokens\": %lld}, "
                "\"prompt_tokens_per_s\": %.3f, \"decode_tokens_per_s\": %.3f}\n",
-               finish_name(u->finish), cli_text(c, "activations"), (long long)u->prompt_tokens, (long long)u->completion_tokens, prompt, decode);
+               finish_name(u->finish), cli_text(c, "activations"), (long long)u->prompt_tokens, (long long)u->completion_tokens, prompt,
+               decode);
         return;
     }
     putchar('\n');

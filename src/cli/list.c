@@ -28,7 +28,8 @@ int cli_list(cli *c) {
     } else {
         printf("%-32s %9s  %-7s %s\n", "NAME", "SIZE", "", "");
         for (size_t i = 0; i < n; i++)
-            printf("%-32s %9s  %-7s %s\n", models[i].name, cli_bytes(models[i].bytes, size), models[i].path ? "pulled" : "-", models[i].about);
+            printf("%-32s %9s  %-7s %s\n", models[i].name, cli_bytes(models[i].bytes, size), models[i].path ? "pulled" : "-",
+                   models[i].about);
     }
     snug_free(models);
     return CLI_OK;

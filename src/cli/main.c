@@ -14,9 +14,22 @@ static const struct {
     const char *name;
     int (*run)(cli *c);
 } verbs[] = {
-    {"pull", cli_pull},         {"list", cli_list},   {"show", cli_show},       {"rm", cli_rm},       {"plan", cli_plan},         {"train", cli_train},
-    {"generate", cli_generate}, {"chat", cli_chat},   {"eval", cli_eval},       {"bench", cli_bench}, {"tokenize", cli_tokenize},
-    {"detokenize", cli_detokenize}, {"explain", cli_explain}, {"probe", cli_probe}, {"version", cli_version},
+    {"pull", cli_pull},
+    {"list", cli_list},
+    {"show", cli_show},
+    {"rm", cli_rm},
+    {"plan", cli_plan},
+    {"train", cli_train},
+    {"merge", cli_merge},
+    {"generate", cli_generate},
+    {"chat", cli_chat},
+    {"eval", cli_eval},
+    {"bench", cli_bench},
+    {"tokenize", cli_tokenize},
+    {"detokenize", cli_detokenize},
+    {"explain", cli_explain},
+    {"probe", cli_probe},
+    {"version", cli_version},
 };
 
 static int help(FILE *to) {

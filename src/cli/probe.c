@@ -12,7 +12,8 @@ int cli_probe(cli *c) {
     snug_status s = snug_probe((int)snug_options_integer(c->options, "threads"), cli_flag(c, "again"), &r);
     if (s != SNUG_OK) return cli_fail(s);
     if (cli_flag(c, "json")) {
-        printf("{\"features\": \"%s\", \"threads\": %d, \"f32_flops\": %.6g, \"bf16_flops\": %.6g, \"int8_ops\": %.6g, \"read_bytes_per_s\": %.6g, "
+        printf("{\"features\": \"%s\", \"threads\": %d, \"f32_flops\": %.6g, \"bf16_flops\": %.6g, \"int8_ops\": %.6g, "
+               "\"read_bytes_per_s\": %.6g, "
                "\"cached\": %s}\n",
                r.features, r.threads, r.f32_flops, r.bf16_flops, r.int8_ops, r.read_bytes, r.cached ? "true" : "false");
         return CLI_OK;

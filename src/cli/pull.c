@@ -11,6 +11,7 @@ int cli_pull(cli *c) {
     if (!name) return CLI_USAGE;
     cli_catch_interrupts();
     snug_status s = snug_pull(name, cli_text(c, "from"), progress, NULL, &path);
+    snug_line_end();
     if (s != SNUG_OK) return cli_fail(s);
     if (cli_flag(c, "json")) {
         printf("{\"path\": ");

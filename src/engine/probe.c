@@ -17,12 +17,10 @@
 enum { CHAINS = 12, ROUNDS = 200000, REPEATS = 5, MEMORY = 256 << 20 };
 
 /* The asm statement uses every chain's end, so that no work is left out. */
-#define CHAIN(vector, start, step)                                                                                 \
-    vector a[CHAINS];                                                                                              \
-    _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) a[k] = start;                                        \
-    for (long i = 0; i < ROUNDS; i++) {                                                                            \
-        _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) a[k] = step;                                     \
-    }                                                                                                              \
+#define CHAIN(vector, start, step)                                                                               \
+    vector a[CHAINS];                                                                                            \
+    _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) a[k] = start;                                      \
+    for (long i = 0; i < ROUNDS; i++) { _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) a[k] = step; } \
     _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) __asm__ volatile("" ::"x"(a[k]))
 
 static void f32_sse(void) {
@@ -159,8 +157,9 @@ sn_status sn_probe_cached(int threads, sn_probe *out, bool *found) {
     sn_free(path);
     SN_TRY(s);
     json_t *j = text ? json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL) : NULL; /* a damaged cache is measured again */
-    if (j && !json_unpack(j, "{s:s, s:i, s:F, s:F, s:F, s:F}", "features", &features, "threads", &p.threads, "f32_flops", &p.f32_flops, "bf16_flops",
-                          &p.bf16_flops, "int8_ops", &p.int8_ops, "read_bytes_per_s", &p.read_bytes) &&
+    if (j &&
+        !json_unpack(j, "{s:s, s:i, s:F, s:F, s:F, s:F}", "features", &features, "threads", &p.threads, "f32_flops", &p.f32_flops,
+                     "bf16_flops", &p.bf16_flops, "int8_ops", &p.int8_ops, "read_bytes_per_s", &p.read_bytes) &&
         !strcmp(features, sn_cpu_text()) && p.threads == threads_of(threads)) {
         snprintf(p.features, sizeof p.features, "%s", features);
         *out = p;
@@ -176,7 +175,8 @@ static sn_status write_cache(const sn_probe *p) {
     sn_str text = {0};
     SN_TRY(cache_path(&path));
     sn_str_printf(&text,
-                  "{\"features\": \"%s\", \"threads\": %d, \"f32_flops\": %.6e, \"bf16_flops\": %.6e, \"int8_ops\": %.6e, \"read_bytes_per_s\": %.6e}\n",
+                  "{\"features\": \"%s\", \"threads\": %d, \"f32_flops\": %.6e, \"bf16_flops\": %.6e, \"int8_ops\": %.6e, "
+                  "\"read_bytes_per_s\": %.6e}\n",
                   p->features, p->threads, p->f32_flops, p->bf16_flops, p->int8_ops, p->read_bytes);
     sn_status s = text.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a text") : SN_OK;
     char *slash = strrchr(path, '/');

@@ -17,33 +17,41 @@ static const char page_begin[] =
     ".key span{display:inline-block;margin-right:16px}.key i{display:inline-block;width:12px;height:12px;margin-right:5px}\n"
     "table{border-collapse:collapse}td{padding:2px 14px 2px 0;text-align:right}td:first-child{text-align:left}\n"
     "@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}svg{background:#262626;border-color:#444}}\n"
-    "</style></head><body>\n<h1>Memory over the step</h1>\n<p id=\"sum\"></p><table id=\"bill\"></table><p class=\"key\" id=\"key\"></p><div id=\"all\"></div>"
+    "</style></head><body>\n<h1>Memory over the step</h1>\n<p id=\"sum\"></p><table id=\"bill\"></table><p class=\"key\" "
+    "id=\"key\"></p><div id=\"all\"></div>"
     "<div id=\"tip\"></div>\n<script>\nconst plan=";
 
 static const char page_end[] =
     ";\n"
     "const colors=['#4878a8','#d65f5f','#e2a03f','#6aa84f','#8e6bbf','#3fb8b0','#b07d48','#c774b2','#999999'];\n"
-    "const size=b=>b<1024?b+' B':b<1048576?(b/1024).toFixed(1)+' KiB':b<1073741824?(b/1048576).toFixed(2)+' MiB':(b/1073741824).toFixed(2)+' GiB';\n"
+    "const size=b=>b<1024?b+' B':b<1048576?(b/1024).toFixed(1)+' KiB':b<1073741824?(b/1048576).toFixed(2)+' "
+    "MiB':(b/1073741824).toFixed(2)+' GiB';\n"
     "const el=(n,t)=>{const e=document.createElement(n);if(t!==undefined)e.textContent=t;return e};\n"
     "const id=n=>document.getElementById(n),tip=id('tip'),ns='http://www.w3.org/2000/svg';\n"
     "id('sum').textContent='Total '+size(plan.total)+' = '+plan.total.toLocaleString('en')+' bytes, of them '+size(plan.reserved)+"
     "' reserved. The peak is in '+plan.peak_program+' at '+plan.peak_op+'.';\n"
-    "plan.classes.forEach((c,i)=>{if(!plan.by_class[i])return;const s=el('span'),k=el('i');k.style.background=colors[i];s.append(k,c);id('key').append(s);\n"
+    "plan.classes.forEach((c,i)=>{if(!plan.by_class[i])return;const "
+    "s=el('span'),k=el('i');k.style.background=colors[i];s.append(k,c);id('key').append(s);\n"
     "const r=el('tr');r.append(el('td',c),el('td',size(plan.by_class[i])));id('bill').append(r)});\n"
-    "function draw(p,tier){const lives=p.lives.filter(l=>l[5]===tier),own=plan.persistent.filter(l=>l[3]===tier);if(!lives.length&&!own.length)return;\n"
+    "function draw(p,tier){const "
+    "lives=p.lives.filter(l=>l[5]===tier),own=plan.persistent.filter(l=>l[3]===tier);if(!lives.length&&!own.length)return;\n"
     "let high=plan.persistent_bytes[tier];for(const l of lives)high=Math.max(high,l[2]+l[3]);\n"
     "id('all').append(el('h2',p.name+', '+plan.tiers[tier]+' memory: '+size(high)+', '+p.ops.length+' instructions'));\n"
     "const svg=document.createElementNS(ns,'svg'),steps=Math.max(1,p.ops.length),W=1000,H=1000;\n"
     "svg.setAttribute('viewBox','0 0 '+W+' '+H);svg.setAttribute('preserveAspectRatio','none');\n"
-    "const add=(f,t,o,b,c,n)=>{const r=document.createElementNS(ns,'rect');r.setAttribute('x',f*W/steps);r.setAttribute('width',(t-f)*W/steps);\n"
-    "r.setAttribute('y',H-(o+b)*H/high);r.setAttribute('height',b*H/high);r.setAttribute('fill',colors[c]);r.dataset.tip=n;svg.append(r)};\n"
+    "const add=(f,t,o,b,c,n)=>{const "
+    "r=document.createElementNS(ns,'rect');r.setAttribute('x',f*W/steps);r.setAttribute('width',(t-f)*W/steps);\n"
+    "r.setAttribute('y',H-(o+b)*H/high);r.setAttribute('height',b*H/"
+    "high);r.setAttribute('fill',colors[c]);r.dataset.tip=n;svg.append(r)};\n"
     "for(const l of own)add(0,steps,l[0],l[1],l[2],plan.names[l[4]]+'\\n'+plan.classes[l[2]]+', '+size(l[1])+' at '+l[0]);\n"
     "for(const l of lives)add(l[0],l[1]+1,l[2],l[3],l[4],plan.names[l[6]]+'\\n'+plan.classes[l[4]]+', '+size(l[3])+' at '+l[2]+"
     "'\\nfrom '+l[0]+' '+plan.names[p.ops[l[0]]]+'\\nto '+l[1]+' '+plan.names[p.ops[l[1]]]);\n"
     "id('all').append(svg)}\n"
     "for(const p of plan.programs)for(let t=0;t<plan.tiers.length;t++)draw(p,t);\n"
-    "document.addEventListener('mousemove',e=>{const t=e.target.dataset&&e.target.dataset.tip;tip.style.display=t?'block':'none';if(!t)return;\n"
-    "tip.textContent=t;tip.style.left=Math.min(e.clientX+14,innerWidth-tip.offsetWidth-8)+'px';tip.style.top=Math.min(e.clientY+14,innerHeight-tip.offsetHeight-8)+'px'});\n"
+    "document.addEventListener('mousemove',e=>{const "
+    "t=e.target.dataset&&e.target.dataset.tip;tip.style.display=t?'block':'none';if(!t)return;\n"
+    "tip.textContent=t;tip.style.left=Math.min(e.clientX+14,innerWidth-tip.offsetWidth-8)+'px';tip.style.top=Math.min(e.clientY+14,"
+    "innerHeight-tip.offsetHeight-8)+'px'});\n"
     "</script></body></html>\n";
 
 /* "</script" inside a name would end the script: "<" is written as an escape. */
@@ -74,8 +82,8 @@ static void add_persistent(const sn_plan *plan, const sn_job *job, name_list *na
     sn_str_add(out, "\"persistent\":[");
     for (size_t i = 0; i < plan->n_persistent; i++) {
         const sn_placed *p = &plan->persistent[i];
-        sn_str_printf(out, "%s[%llu,%llu,%d,%d,%u]", i ? "," : "", (unsigned long long)p->offset, (unsigned long long)p->bytes, (int)job->persistent[i].class_of,
-                      (int)p->tier, put_name(names, job->persistent[i].name));
+        sn_str_printf(out, "%s[%llu,%llu,%d,%d,%u]", i ? "," : "", (unsigned long long)p->offset, (unsigned long long)p->bytes,
+                      (int)job->persistent[i].class_of, (int)p->tier, put_name(names, job->persistent[i].name));
     }
     sn_str_add(out, "]");
 }
@@ -96,8 +104,8 @@ static void add_program(const sn_planned *p, const sn_graph *g, name_list *names
     sn_str_add(out, "],\"lives\":[");
     for (size_t i = 0; i < p->n_lives; i++) {
         const sn_life *l = &p->lives[i];
-        sn_str_printf(out, "%s[%u,%u,%llu,%llu,%d,%d,%u]", i ? "," : "", l->first, l->last, (unsigned long long)l->offset, (unsigned long long)l->bytes,
-                      (int)l->class_of, (int)l->tier, put_name(names, name_of(g, l)));
+        sn_str_printf(out, "%s[%u,%u,%llu,%llu,%d,%d,%u]", i ? "," : "", l->first, l->last, (unsigned long long)l->offset,
+                      (unsigned long long)l->bytes, (int)l->class_of, (int)l->tier, put_name(names, name_of(g, l)));
     }
     sn_str_add(out, "]}");
 }
@@ -106,7 +114,8 @@ void sn_plan_html(const sn_plan *plan, const sn_job *job, sn_str *out) {
     const sn_bill *b = &plan->bill;
     name_list names = {0};
     sn_str_add(out, page_begin);
-    sn_str_printf(out, "{\"total\":%llu,\"reserved\":%llu,\"peak_program\":", (unsigned long long)b->total, (unsigned long long)b->reserved);
+    sn_str_printf(out, "{\"total\":%llu,\"reserved\":%llu,\"peak_program\":", (unsigned long long)b->total,
+                  (unsigned long long)b->reserved);
     add_name(out, b->peak_program);
     sn_str_add(out, ",\"peak_op\":");
     add_name(out, b->peak_op);
