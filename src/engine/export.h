@@ -43,6 +43,7 @@ sn_status sn_export_gguf(const sn_session *s, const sn_options *recipe, const ch
 
 /* The same of a model without a run, with a PEFT adapter added (adapter NULL: a conversion). `out` is a GGUF when `gguf`,
  * else a folder. threads >= 1. report may be NULL here and above. */
-sn_status sn_merge_adapter(const sn_model *model, const char *adapter, const char *out, bool gguf, int form, int threads, sn_export_report *report);
+sn_status sn_merge_adapter(const sn_model *model, const char *adapter, const char *out, bool gguf, int form, int threads,
+                           sn_export_report *report);
 
 #endif

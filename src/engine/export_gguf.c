@@ -27,7 +27,8 @@ static bool fits(sn_dtype form, const sn_export_item *item) {
 
 static sn_dtype wanted_form(const sn_export *v, const sn_export_item *item, int form) {
     sn_dtype source = sn_export_source_form(v, item);
-    bool output = !strcmp(item->name.gguf, "output.weight") || (v->config.tie_word_embeddings && !strcmp(item->name.gguf, "token_embd.weight"));
+    bool output =
+        !strcmp(item->name.gguf, "output.weight") || (v->config.tie_word_embeddings && !strcmp(item->name.gguf, "token_embd.weight"));
     if (item->name.shape.rank == 1) return SN_F32;
     if (form == SN_FORM_SOURCE) return source;
     if (!strcmp(item->name.gguf, "position_embd.weight")) return SN_F32;
@@ -51,7 +52,8 @@ static void choose_forms(sn_export *v, int form, sn_export_report *report) {
     }
     if (report->fallbacks)
         sn_warn("%llu tensors cannot have form %s, and keep another: %s%s", (unsigned long long)report->fallbacks,
-                form == SN_FORM_SOURCE ? "of their source" : sn_dtype_name((sn_dtype)form), names.data ? names.data : "", report->fallbacks > 8 ? ", ..." : "");
+                form == SN_FORM_SOURCE ? "of their source" : sn_dtype_name((sn_dtype)form), names.data ? names.data : "",
+                report->fallbacks > 8 ? ", ..." : "");
     sn_str_free(&names);
 }
 
@@ -79,17 +81,27 @@ static sn_status read_part(const char *dir, const char *name, char **text, size_
     return s;
 }
 
+/* Readers then know that there is none; the model's own ids stay. */
+static sn_status add_no_tokenizer(const sn_model_config *c, sn_gguf_writer *w) {
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
+    SN_TRY(sn_gguf_add_string(w, "tokenizer.ggml.model", "none", 4));
+    if (c->arch == SN_ARCH_GPT2) SN_TRY(sn_gguf_add_u32(w, "gpt2.vocab_size", (uint32_t)c->vocab_size));
+    if (c->bos_id >= 0) SN_TRY(sn_gguf_add_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)c->bos_id));
+    if (c->pad_id >= 0) SN_TRY(sn_gguf_add_u32(w, "tokenizer.ggml.padding_token_id", (uint32_t)c->pad_id));
+    for (int i = 0; i < 2 && i < c->eos_count; i++) SN_TRY(sn_gguf_add_u32(w, ends[i], (uint32_t)c->eos_ids[i]));
+    return SN_OK;
+}
+
 static sn_status add_folder_tokenizer(const sn_export *v, sn_gguf_writer *w) {
     const sn_model *m = v->model;
     char *json = NULL, *config = NULL;
-    sn_tokenizer_files files = {.name = m->path, .eos_ids = v->config.eos_ids, .eos_count = v->config.eos_count, .vocab_size = v->config.vocab_size};
+    sn_tokenizer_files files = {
+        .name = m->path, .eos_ids = v->config.eos_ids, .eos_count = v->config.eos_count, .vocab_size = v->config.vocab_size};
     sn_status s = m->tokenizer ? read_part(m->path, "tokenizer.json", &json, &files.json_size) : SN_OK;
     if (s == SN_OK && json) s = read_part(m->path, "tokenizer_config.json", &config, &files.config_size);
     files.json = json;
     files.config = config;
-    if (s == SN_OK && json) s = sn_gguf_add_tokenizer(w, &files);
-    else if (s == SN_OK) s = sn_gguf_add_string(w, "tokenizer.ggml.model", "none", 4);
-    if (s == SN_OK && !json && m->config->arch == SN_ARCH_GPT2) s = sn_gguf_add_u32(w, "gpt2.vocab_size", (uint32_t)v->config.vocab_size);
+    if (s == SN_OK) s = json ? sn_gguf_add_tokenizer(w, &files) : add_no_tokenizer(&v->config, w);
     if (s == SN_OK && m->chat_template) s = sn_gguf_add_string(w, "tokenizer.chat_template", m->chat_template, strlen(m->chat_template));
     sn_free(json);
     sn_free(config);
@@ -132,7 +144,8 @@ static sn_status copy_tensor(sn_export *v, sn_gguf_writer *w, size_t index) {
 }
 
 /* Rows of a permuted tensor go one by one to their places; a vector's elements are its rows. */
-static sn_status write_permuted(const sn_export_item *item, sn_gguf_writer *w, size_t index, int64_t row0, int64_t n, size_t row_bytes, const char *rows) {
+static sn_status write_permuted(const sn_export_item *item, sn_gguf_writer *w, size_t index, int64_t row0, int64_t n, size_t row_bytes,
+                                const char *rows) {
     int64_t head_dim = item->name.shape.d[0] / item->name.row_heads;
     for (int64_t r = 0; r < n; r++)
         SN_TRY(sn_gguf_write(w, index, (uint64_t)sn_gguf_row(row0 + r, head_dim) * row_bytes, rows + (size_t)r * row_bytes, row_bytes));
@@ -149,7 +162,8 @@ static sn_status write_tensor(sn_export *v, sn_gguf_writer *w, size_t index) {
         const char *rows;
         SN_TRY(sn_export_tile(v, row, &n, &rows));
         bool vector = item->name.shape.rank == 1;
-        if (item->name.row_heads) SN_TRY(write_permuted(item, w, index, row, vector ? v->columns : n, vector ? sizeof(float) : row_bytes, rows));
+        if (item->name.row_heads)
+            SN_TRY(write_permuted(item, w, index, row, vector ? v->columns : n, vector ? sizeof(float) : row_bytes, rows));
         else SN_TRY(sn_gguf_write(w, index, (uint64_t)row * row_bytes, rows, (size_t)n * row_bytes));
     }
     return SN_OK;

@@ -113,14 +113,22 @@ static sn_status write_generation_config(const sn_export *v, const char *dir) {
     if (c->eos_count > 1) sn_str_char(&text, ']');
     add_id(&text, "pad_token_id", c->pad_id);
     sn_str_add(&text, "\n}\n");
-    sn_status s = text.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot allocate generation_config.json") : replace_in(dir, "generation_config.json", text.data, text.size);
+    sn_status s = text.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot allocate generation_config.json")
+                              : replace_in(dir, "generation_config.json", text.data, text.size);
     sn_str_free(&text);
     return s;
 }
 
 static sn_status write_companions(const sn_export *v, const char *dir) {
-    static const char *const parts[] = {"generation_config.json", "tokenizer.json",    "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json",
-                                        "added_tokens.json",      "tokenizer.model",   "vocab.json",            "merges.txt"};
+    static const char *const parts[] = {"generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "chat_template.jinja",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "tokenizer.model",
+                                        "vocab.json",
+                                        "merges.txt"};
     if (sn_path_is_dir(v->model->path)) {
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) SN_TRY(copy_part(v->model->path, dir, parts[i]));
         return SN_OK;

@@ -53,7 +53,8 @@ static bool find_source(const sn_export *v, sn_export_item *item) {
 
 static sn_status list_items(sn_export *v) {
     size_t count = sn_model_name_count(&v->config), used = 0;
-    if (!(v->items = sn_alloc_zero(count, sizeof *v->items))) return sn_fail(SN_ERR_NO_MEMORY, "%s: cannot allocate the list of tensors", v->model->path);
+    if (!(v->items = sn_alloc_zero(count, sizeof *v->items)))
+        return sn_fail(SN_ERR_NO_MEMORY, "%s: cannot allocate the list of tensors", v->model->path);
     for (size_t i = 0; i < count; i++) {
         sn_export_item *item = &v->items[v->count];
         sn_model_name_at(v->model->config, i, &item->name);
@@ -75,7 +76,8 @@ static sn_status list_items(sn_export *v) {
         v->count++;
     }
     if (v->has_adapter && 2 * used != v->adapter.tensor_count)
-        return sn_fail(SN_ERR_UNSUPPORTED, "the adapter has %zu tensors, %zu of them factors of this model's modules", v->adapter.tensor_count, 2 * used);
+        return sn_fail(SN_ERR_UNSUPPORTED, "the adapter has %zu tensors, %zu of them factors of this model's modules",
+                       v->adapter.tensor_count, 2 * used);
     return SN_OK;
 }
 
@@ -102,13 +104,14 @@ static void tell_base(const sn_export *v) {
         if (v->items[i].adapted) by_form[sn_export_source_form(v, &v->items[i])]++;
     for (int f = 0; f < SN_DTYPE_COUNT; f++)
         if (by_form[f])
-            sn_str_printf(&text, "%s%zu tensors %s%s", text.size ? ", " : "", by_form[f], sn_dtype_is_quantised((sn_dtype)f) ? "dequantised from " : "in ",
-                          sn_dtype_name((sn_dtype)f));
+            sn_str_printf(&text, "%s%zu tensors %s%s", text.size ? ", " : "", by_form[f],
+                          sn_dtype_is_quantised((sn_dtype)f) ? "dequantised from " : "in ", sn_dtype_name((sn_dtype)f));
     if (text.size) sn_info("merging the adapter in f32 into the base of %s: %s", v->model->path, text.data);
     sn_str_free(&text);
 }
 
-sn_status sn_export_open(sn_export *v, const sn_model *model, const sn_session *session, const sn_options *recipe, const char *adapter, int threads) {
+sn_status sn_export_open(sn_export *v, const sn_model *model, const sn_session *session, const sn_options *recipe, const char *adapter,
+                         int threads) {
     *v = (sn_export){.model = model, .session = session, .recipe = recipe, .config = *model->config};
     sn_status s = adapter ? open_adapter(v, adapter) : SN_OK;
     if (s == SN_OK && !session && !model->has_weights) s = sn_fail(SN_ERR_USAGE, "%s has no weights to export", model->path);

@@ -57,7 +57,8 @@ static sn_status gather_file(sn_export *v, const sn_model_tensor *t, int64_t row
         float *values = (float *)(void *)(piece + GATHER_BYTES / 2);
         size_t bytes = (size_t)(m / block) * (size_t)sn_dtypes[t->dtype].bytes;
         for (int64_t s = 0; s < v->columns; s++) {
-            SN_TRY(sn_model_files_read_stored(&v->model->files, t, (uint64_t)s * stored_row + (uint64_t)(at / block) * (uint64_t)sn_dtypes[t->dtype].bytes,
+            SN_TRY(sn_model_files_read_stored(&v->model->files, t,
+                                              (uint64_t)s * stored_row + (uint64_t)(at / block) * (uint64_t)sn_dtypes[t->dtype].bytes,
                                               piece, bytes));
             sn_to_f32(t->dtype, piece, m, values);
             for (int64_t i = 0; i < m; i++)
@@ -83,7 +84,8 @@ static sn_status run_value(const sn_export *v, sn_pid p, const char **data, sn_d
 
 static sn_status gather_run(const sn_export *v, const char *data, sn_dtype form, int64_t row0, int64_t n, float *out) {
     size_t size = (size_t)sn_dtypes[form].bytes;
-    if (sn_dtypes[form].block != 1) return sn_fail(SN_ERR_UNSUPPORTED, "%s: a quantised value of the run cannot be transposed", v->item->name.hf);
+    if (sn_dtypes[form].block != 1)
+        return sn_fail(SN_ERR_UNSUPPORTED, "%s: a quantised value of the run cannot be transposed", v->item->name.hf);
     for (int64_t s = 0; s < v->columns; s++)
         for (int64_t i = 0; i < n; i++) sn_to_f32(form, data + (size_t)(s * v->rows + row0 + i) * size, 1, &out[i * v->columns + s]);
     return SN_OK;
@@ -157,7 +159,8 @@ sn_status sn_export_tile(sn_export *v, int64_t row0, int64_t *n, const char **ro
     if (!gathered && item->file && !sn_dtype_row_bytes(w.from, v->columns, &w.raw_row))
         return sn_fail(SN_ERR_SHAPE, "%s: rows of %lld elements are no whole number of blocks", item->name.hf, (long long)v->columns);
     if (!sn_dtype_row_bytes(item->form, v->columns, &w.out_row))
-        return sn_fail(SN_ERR_SHAPE, "%s: rows of %lld elements do not fit form %s", item->name.hf, (long long)v->columns, sn_dtype_name(item->form));
+        return sn_fail(SN_ERR_SHAPE, "%s: rows of %lld elements do not fit form %s", item->name.hf, (long long)v->columns,
+                       sn_dtype_name(item->form));
     size_t each = w.raw_row + values_row + w.out_row, fixed = GATHER_BYTES + 3 * 64;
     if (fixed + each > v->stage_bytes)
         return sn_fail(SN_ERR_UNSUPPORTED, "%s: a row of %zu bytes does not fit the staging area", item->name.hf, each);
@@ -171,7 +174,9 @@ sn_status sn_export_tile(sn_export *v, int64_t row0, int64_t *n, const char **ro
     SN_TRY(fetch(v, &w, raw));
     sn_team_run(v->team, (w.n + ROWS_A_TASK - 1) / ROWS_A_TASK, finish_rows, &w);
     for (int64_t r = 0; r < w.n; r++)
-        if (too_large[r]) return sn_fail(SN_ERR_NUMERIC, "%s: row %lld holds a value beyond f16's range: export as bf16 or f32", item->name.hf, (long long)(row0 + r));
+        if (too_large[r])
+            return sn_fail(SN_ERR_NUMERIC, "%s: row %lld holds a value beyond f16's range: export as bf16 or f32", item->name.hf,
+                           (long long)(row0 + r));
     *n = w.n;
     *rows = item->form == SN_F32 ? (const char *)w.values : w.out;
     return SN_OK;
@@ -183,7 +188,8 @@ static void drop_delta(sn_export *v) {
 }
 
 /* One factor as f32: where it lies in the run, or a copy. */
-static sn_status read_factor(sn_export *v, const char *which, int64_t rows, int64_t columns, float **owned, const float **out, int64_t *rank) {
+static sn_status read_factor(sn_export *v, const char *which, int64_t rows, int64_t columns, float **owned, const float **out,
+                             int64_t *rank) {
     char name[320], found[96];
     size_t module = strlen(v->item->name.hf) - strlen(".weight");
     snprintf(name, sizeof name, "base_model.model.%.*s.lora_%s.weight", (int)module, v->item->name.hf, which);
@@ -193,7 +199,8 @@ static sn_status read_factor(sn_export *v, const char *which, int64_t rows, int6
     const sn_shape *shape = t ? &t->shape : &v->session->job->persistent[p].shape;
     if (*rank == 0 && shape->rank == 2) *rank = shape->d[which[0] == 'B'];
     sn_shape wanted = sn_shape_of(rows ? rows : *rank, columns ? columns : *rank);
-    if (!sn_shape_equal(shape, &wanted) || *rank < 1) return sn_fail(SN_ERR_SHAPE, "%s is %s: it does not fit %s", name, sn_shape_text(shape, found), v->item->name.hf);
+    if (!sn_shape_equal(shape, &wanted) || *rank < 1)
+        return sn_fail(SN_ERR_SHAPE, "%s is %s: it does not fit %s", name, sn_shape_text(shape, found), v->item->name.hf);
     const char *data = NULL;
     sn_dtype form = t ? t->dtype : SN_F32;
     if (!t) SN_TRY(run_value(v, p, &data, &form));

@@ -50,7 +50,8 @@ typedef struct sn_export {
 } sn_export;
 
 /* session may be NULL, adapter (a folder) too. Threads: of a team of its own when there is no session. */
-sn_status sn_export_open(sn_export *v, const sn_model *model, const sn_session *session, const sn_options *recipe, const char *adapter, int threads);
+sn_status sn_export_open(sn_export *v, const sn_model *model, const sn_session *session, const sn_options *recipe, const char *adapter,
+                         int threads);
 void sn_export_close(sn_export *v);
 
 /* The form of the item where it comes from, f32 for a value of the run without a file. */

@@ -35,8 +35,8 @@ static void added_tokens(const sn_tokenizer_spec *s, sn_str *out) {
         const sn_added_token *a = &s->added[i];
         sn_str_printf(out, "%s\n    {\"id\": %d, \"content\": ", i ? "," : "", a->id);
         sn_str_json(out, s->text.data + a->at, a->size);
-        sn_str_printf(out, ", \"single_word\": %s, \"lstrip\": %s, \"rstrip\": %s, \"normalized\": %s, \"special\": %s}", yes(a->single_word),
-                      yes(a->lstrip), yes(a->rstrip), yes(a->normalized), yes(a->special));
+        sn_str_printf(out, ", \"single_word\": %s, \"lstrip\": %s, \"rstrip\": %s, \"normalized\": %s, \"special\": %s}",
+                      yes(a->single_word), yes(a->lstrip), yes(a->rstrip), yes(a->normalized), yes(a->special));
     }
     sn_str_add(out, "],\n");
 }
@@ -55,7 +55,8 @@ static void normalizer(const sn_tokenizer_spec *s, sn_str *out) {
             sn_str_printf(out, "{\"type\": \"%s\"}", forms[step->kind]);
             continue;
         }
-        sn_str_add(out, step->kind == SN_NORMALIZE_PREPEND ? "{\"type\": \"Prepend\", \"prepend\": " : "{\"type\": \"Replace\", \"pattern\": {\"String\": ");
+        sn_str_add(out, step->kind == SN_NORMALIZE_PREPEND ? "{\"type\": \"Prepend\", \"prepend\": "
+                                                           : "{\"type\": \"Replace\", \"pattern\": {\"String\": ");
         if (step->kind == SN_NORMALIZE_REPLACE) {
             sn_str_json(out, from, strlen(from));
             sn_str_add(out, "}, \"content\": ");
@@ -94,7 +95,8 @@ static void pre_tokenizer(const sn_tokenizer_spec *s, sn_str *out) {
         one_split(&s->split[i], out);
         sn_str_add(out, ", ");
     }
-    sn_str_printf(out, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": %s}]},\n", yes(regex));
+    sn_str_printf(out, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": %s}]},\n",
+                  yes(regex));
 }
 
 static void add_affix(const sn_tokenizer_spec *s, const int32_t *ids, size_t n, sn_str *out) {
@@ -144,7 +146,8 @@ static void post_processor(const sn_tokenizer_spec *s, sn_str *out) {
 
 static void decoder(const sn_tokenizer_spec *s, sn_str *out) {
     if (s->byte_level) {
-        sn_str_add(out, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n");
+        sn_str_add(out,
+                   "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n");
         return;
     }
     sn_str_add(out, "  \"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\": \"" MARK
@@ -215,8 +218,10 @@ static sn_status tokenizer_text(const sn_tokenizer_spec *s, sn_str *out) {
     sn_str_add(out, "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": ");
     if (s->model_unk >= 0) add_id_text(s, s->model_unk, out);
     else sn_str_add(out, "null");
-    sn_str_printf(out, ",\n    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": %s,\n", yes(s->fuse_unk || s->merge_by_score));
-    sn_str_printf(out, "    \"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n    \"vocab\": {", yes(s->byte_fallback), yes(s->ignore_merges));
+    sn_str_printf(out, ",\n    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": %s,\n",
+                  yes(s->fuse_unk || s->merge_by_score));
+    sn_str_printf(out, "    \"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n    \"vocab\": {", yes(s->byte_fallback),
+                  yes(s->ignore_merges));
     for (size_t i = 0; i < s->token_count; i++) {
         sn_str_add(out, i ? ",\n      " : "\n      ");
         sn_str_json(out, s->text.data + s->tokens[i].at, s->tokens[i].size);
@@ -237,14 +242,18 @@ static sn_status config_text(const sn_tokenizer_spec *s, int64_t max_length, sn_
         const char *key;
         int32_t id;
     } tokens[] = {{"bos_token", s->bos}, {"eos_token", s->eos_count ? s->eos[0] : -1}, {"pad_token", s->pad}, {"unk_token", s->unk}};
-    sn_str_printf(out, "{\n  \"add_bos_token\": %s,\n  \"add_eos_token\": %s,\n  \"add_prefix_space\": false,\n", yes(s->prefix_count), yes(s->suffix_count));
+    sn_str_printf(out, "{\n  \"add_bos_token\": %s,\n  \"add_eos_token\": %s,\n  \"add_prefix_space\": false,\n", yes(s->prefix_count),
+                  yes(s->suffix_count));
     for (size_t i = 0; i < 4; i++) {
         if (tokens[i].id < 0) continue;
         sn_str_printf(out, "  \"%s\": ", tokens[i].key);
         add_id_text(s, tokens[i].id, out);
         sn_str_add(out, ",\n");
     }
-    sn_str_printf(out, "  \"clean_up_tokenization_spaces\": false,\n  \"model_max_length\": %" PRId64 ",\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n", max_length);
+    sn_str_printf(out,
+                  "  \"clean_up_tokenization_spaces\": false,\n  \"model_max_length\": %" PRId64
+                  ",\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n",
+                  max_length);
     return done(s, out);
 }
 

@@ -12,12 +12,12 @@
 sn_status sn_tokenizer_json_of_gguf(const sn_gguf *g, int64_t max_length, sn_str *json, sn_str *config);
 
 typedef struct sn_tokenizer_files {
-    const char *name;                /* for messages */
-    const char *json, *config;       /* texts of tokenizer.json and tokenizer_config.json (may be NULL) */
+    const char *name;          /* for messages */
+    const char *json, *config; /* texts of tokenizer.json and tokenizer_config.json (may be NULL) */
     size_t json_size, config_size;
-    const int64_t *eos_ids;          /* the model's, for a tokenizer that names none */
+    const int64_t *eos_ids; /* the model's: they become eot and eom behind the tokenizer's own */
     int eos_count;
-    int64_t vocab_size;              /* rows of the embedding; ids that the tokenizer lacks become unused tokens */
+    int64_t vocab_size; /* rows of the embedding; ids that the tokenizer lacks become unused tokens */
 } sn_tokenizer_files;
 
 /* Adds tokenizer.ggml.* keys: model, pre, tokens, token_type, merges (or scores), ids of special tokens, add_bos_token.

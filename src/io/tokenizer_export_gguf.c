@@ -77,7 +77,8 @@ static sn_status add_scores(const sn_tokenizer_spec *s, int64_t vocab_size, cons
         if (status == SN_OK && !added) status = sn_fail(SN_ERR_UNSUPPORTED, "%s: two tokens have the text of id %" PRId64, s->name, id);
     }
     for (size_t i = s->merge_count; status == SN_OK && i-- > 0;) /* halves lie side by side: the text is there */
-        if (sn_names_find(&names, s->text.data + s->merges[i].at, (size_t)s->merges[i].left + s->merges[i].right, &index)) scores[index] = -(float)i;
+        if (sn_names_find(&names, s->text.data + s->merges[i].at, (size_t)s->merges[i].left + s->merges[i].right, &index))
+            scores[index] = -(float)i;
     if (status == SN_OK) status = sn_gguf_add_f32s(w, "tokenizer.ggml.scores", scores, (size_t)vocab_size);
     sn_names_free(&names);
     sn_free(scores);
@@ -87,11 +88,12 @@ static sn_status add_scores(const sn_tokenizer_spec *s, int64_t vocab_size, cons
 static sn_status add_id(sn_gguf_writer *w, const char *key, int32_t id) { return id >= 0 ? sn_gguf_add_u32(w, key, (uint32_t)id) : SN_OK; }
 
 static sn_status add_ids(const sn_tokenizer_spec *s, sn_gguf_writer *w) {
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
     bool bos = s->prefix_count == 1 && s->prefix[0] == s->bos, eos = s->suffix_count == 1 && s->eos_count && s->suffix[0] == s->eos[0];
     if ((s->prefix_count && !bos) || (s->suffix_count && !eos))
         return sn_fail(SN_ERR_UNSUPPORTED, "%s: GGUF cannot say that other tokens than BOS and EOS stand around a text", s->name);
     SN_TRY(add_id(w, "tokenizer.ggml.bos_token_id", s->bos));
-    SN_TRY(add_id(w, "tokenizer.ggml.eos_token_id", s->eos_count ? s->eos[0] : -1));
+    for (size_t i = 0; i < 3 && i < s->eos_count; i++) SN_TRY(add_id(w, ends[i], s->eos[i]));
     SN_TRY(add_id(w, "tokenizer.ggml.padding_token_id", s->pad));
     SN_TRY(add_id(w, "tokenizer.ggml.unknown_token_id", s->unk));
     SN_TRY(sn_gguf_add_bool(w, "tokenizer.ggml.add_bos_token", bos));
@@ -135,7 +137,11 @@ sn_status sn_gguf_add_tokenizer(sn_gguf_writer *w, const sn_tokenizer_files *fil
     sn_tokenizer_spec spec;
     sn_tokenizer_spec_start(&spec, files->name, &pool);
     sn_status s = sn_tokenizer_spec_from_json(files->json, files->json_size, files->config, files->config_size, &spec);
-    if (s == SN_OK && !spec.eos_count && files->eos_count) spec.eos[spec.eos_count++] = (int32_t)files->eos_ids[0];
+    for (int i = 0; s == SN_OK && i < files->eos_count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < spec.eos_count; k++) known |= spec.eos[k] == files->eos_ids[i];
+        if (!known && spec.eos_count < SN_TOKENIZER_MAX_EOS) spec.eos[spec.eos_count++] = (int32_t)files->eos_ids[i];
+    }
     if (s == SN_OK) s = add_keys(&spec, files->vocab_size, w);
     sn_tokenizer_spec_free(&spec);
     sn_pool_free(&pool);

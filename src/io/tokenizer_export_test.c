@@ -75,7 +75,13 @@ static void there_and_back(const char *golden, const char *pre) {
     read_golden(name, &json, &size);
     sn_tokenizer *original = from_texts(json, size, config, strlen(config));
     snprintf(path, sizeof path, "%s/t.gguf", test_dir("tokenizer_export"));
-    sn_tokenizer_files files = {.name = name, .json = json, .json_size = size, .config = config, .config_size = strlen(config), .eos_ids = &eos, .eos_count = 1,
+    sn_tokenizer_files files = {.name = name,
+                                .json = json,
+                                .json_size = size,
+                                .config = config,
+                                .config_size = strlen(config),
+                                .eos_ids = &eos,
+                                .eos_count = 1,
                                 .vocab_size = sn_tokenizer_size(original) + 3};
     assert_ok(write_gguf(path, &files));
     assert_ok(sn_gguf_open(path, &g));
@@ -132,13 +138,16 @@ static void refused(void **state) {
         {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}," MODEL "}", "beyond the embedding's 2 rows", 2},
         {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true}," MODEL "}", "no name for this pre-tokenizer", 3},
         {"{" MODEL "}", "no name for this pre-tokenizer", 3},
-        {"{\"normalizer\":{\"type\":\"NFKC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}," MODEL "}", "no name for this pre-tokenizer", 3},
-        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"b\",1]}," MODEL "}",
+        {"{\"normalizer\":{\"type\":\"NFKC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}," MODEL "}",
+         "no name for this pre-tokenizer", 3},
+        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":["
+         "\"a\",0],\"sep\":[\"b\",1]}," MODEL "}",
          "around a text", 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[600];
-        sn_tokenizer_files files = {.name = "t.json", .json = cases[i].json, .json_size = strlen(cases[i].json), .vocab_size = cases[i].vocab_size};
+        sn_tokenizer_files files = {
+            .name = "t.json", .json = cases[i].json, .json_size = strlen(cases[i].json), .vocab_size = cases[i].vocab_size};
         snprintf(path, sizeof path, "%s/t.gguf", test_dir("tokenizer_export"));
         assert_int_equal(write_gguf(path, &files), SN_ERR_UNSUPPORTED);
         if (!strstr(sn_error_text(), cases[i].says)) fail_msg("case %zu says \"%s\"", i, sn_error_text());
@@ -147,7 +156,12 @@ static void refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(smollm), cmocka_unit_test(llama3), cmocka_unit_test(qwen2),                cmocka_unit_test(gpt2),
-                                       cmocka_unit_test(llama2), cmocka_unit_test(refused), cmocka_unit_test(scores_become_merges)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(smollm),
+                                       cmocka_unit_test(llama3),
+                                       cmocka_unit_test(qwen2),
+                                       cmocka_unit_test(gpt2),
+                                       cmocka_unit_test(llama2),
+                                       cmocka_unit_test(refused),
+                                       cmocka_unit_test(scores_become_merges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,9 @@ static sn_status run(int argc, char **argv) {
         sn_session_close(&s);
     } else if (!strcmp(verb, "merge") && argc > 6) {
         status = sn_export_form(argv[6], &form);
-        if (status == SN_OK) status = sn_merge_adapter(&model, strcmp(argv[3], "none") ? argv[3] : NULL, argv[4], !strcmp(argv[5], "gguf"), form, 2, &report);
+        if (status == SN_OK)
+            status =
+                sn_merge_adapter(&model, strcmp(argv[3], "none") ? argv[3] : NULL, argv[4], !strcmp(argv[5], "gguf"), form, 2, &report);
     } else if (!strcmp(verb, "logits") && argc > 5) {
         status = logits(&model, recipe, argv[3], argv[4], argv[5]);
     } else if (!strcmp(verb, "encode")) {

@@ -18,6 +18,7 @@ import random
 import shutil
 import subprocess
 import sys
+import unicodedata
 
 os.environ["TQDM_DISABLE"] = "1"
 
@@ -143,12 +144,14 @@ def real():
     theirs = load(os.path.dirname(MODEL), gguf_file=os.path.basename(MODEL))
     mine = load(at("base"))
     check("smollm2: GGUF to folder, weights as transformers' own conversion", all(torch.equal(mine.state_dict()[k], v) for k, v in theirs.state_dict().items()))
-    report("smollm2: merged f32 GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at("smollm2", "merged.gguf"), ids), ours), 2e-2)
+    report("smollm2: merged f32 GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at("smollm2", "merged.gguf"), ids), ours), 2e-3)
     report("smollm2: merged f32 GGUF in transformers, snug base + adapter", difference(torch_logits(load(at("smollm2"), gguf_file="merged.gguf"), ids), ours), 2e-3)
-    for form, bound in [("f16", 0.02), ("bf16", 0.05), ("q8_0", 0.05), ("source", 0.05), ("q4_0", 0.05)]:
+    noise = relative(llama_cpp_logits(MODEL, ids), base)  # of the original file: llama.cpp rounds activations, snug does not
+    print(f"      the original GGUF in llama.cpp, in snug: {noise:.3g} RMS, relative")
+    for form, bound in [("f16", 0.01), ("bf16", 0.05), ("q8_0", 1.5 * noise), ("source", 1.5 * noise), ("q4_0", 1.5 * noise)]:
         path = at(f"{form}.gguf")
         said = driver("merge", MODEL, at("smollm2", "adapter"), path, "gguf", form)[1].strip().splitlines()[-1]
-        same = snug_logits(path, "none", ids)  # llama.cpp rounds the activations to the weights' form, snug does not
+        same = snug_logits(path, "none", ids)
         report(f"smollm2: merged {form} GGUF in llama.cpp, in snug (RMS, relative)", relative(llama_cpp_logits(path, ids), same), bound)
         if form in ("bf16", "source"):
             report(f"smollm2: merged {form} GGUF in transformers, in snug", difference(torch_logits(load(WORK, gguf_file=f"{form}.gguf"), ids), same), 2e-3)
@@ -156,7 +159,7 @@ def real():
     driver("merge", MODEL, "none", at("same.gguf"), "gguf", "source")
     report("smollm2: unchanged GGUF in llama.cpp, the original there", difference(llama_cpp_logits(at("same.gguf"), ids), llama_cpp_logits(MODEL, ids)), 0)
     driver("merge", at("base"), "none", at("back.gguf"), "gguf", "f32")
-    report("smollm2: GGUF to folder to GGUF in llama.cpp, snug", difference(llama_cpp_logits(at("back.gguf"), ids), base), 2e-2)
+    report("smollm2: GGUF to folder to GGUF in llama.cpp, snug", difference(llama_cpp_logits(at("back.gguf"), ids), base), 2e-3)
 
     snug = dict(zip(text, ([int(x) for x in l.split()] for l in driver("encode", MODEL, at("lines.txt"))[0].split("\n"))))
     raw = Tokenizer.from_file(at("base", "tokenizer.json"))
@@ -181,13 +184,34 @@ def tiny():
         more = {"n_positions": 64, "vocab_size": 40} if name == "gpt2" else {}  # transformers does not read these keys of gpt2
         theirs = torch_logits(load(at(name), gguf_file="merged.gguf", **more), ids)
         report(f"{name}: merged GGUF in transformers, snug base + adapter", difference(theirs, ours), 1e-4)
-        report(f"{name}: merged GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at(name, "merged.gguf"), ids), ours), 1e-3)
+        report(f"{name}: merged GGUF in llama.cpp, snug base + adapter", difference(llama_cpp_logits(at(name, "merged.gguf"), ids), ours), 1e-2 if name == "gpt2" else 1e-4)  # ggml looks GELU up in an f16 table
+
+
+def tokenizers():
+    """Every kind of tokenizer: tokenizer.json to GGUF (read by llama.cpp) and back to tokenizer.json (read by transformers)."""
+    golden = os.path.join(HERE, "..", "golden", "tokenizer")
+    for name in ["smollm", "llama3", "qwen2", "gpt2", "llama2"]:
+        raw = Tokenizer.from_file(os.path.join(golden, name + ".json"))
+        size = max(raw.get_vocab(with_added_tokens=True).values()) + 1
+        config = LlamaConfig(vocab_size=size, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                             max_position_embeddings=64, bos_token_id=None, eos_token_id=0)
+        LlamaForCausalLM(config).save_pretrained(at("t-" + name))
+        shutil.copy(os.path.join(golden, name + ".json"), at("t-" + name, "tokenizer.json"))
+        driver("merge", at("t-" + name), "none", at(f"t-{name}.gguf"), "gguf", "f32")
+        driver("merge", at(f"t-{name}.gguf"), "none", at(f"t-{name}-back"), "hf", "f32")
+        text = lines()
+        # llama.cpp has no normalizer, and its (?i:'s) knows no long s.
+        text = [l for l in text if (name != "qwen2" or unicodedata.normalize("NFC", l) == l) and "'\u017f" not in l]
+        again, cpp = AutoTokenizer.from_pretrained(at(f"t-{name}-back")), Llama(at(f"t-{name}.gguf"), vocab_only=True, verbose=False)
+        tokens(name, text, ("tokenizers", lambda l: raw.encode(l).ids), ("transformers after tokenizer.json-GGUF-tokenizer.json", again.encode),
+               ("llama.cpp", lambda l: cpp.tokenize(l.encode(), add_bos=True, special=True)))
 
 
 if __name__ == "__main__":
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
     tiny()
+    tokenizers()
     real()
     print(f"{len(failed)} failed" if failed else "all passed")
     sys.exit(bool(failed))

@@ -36,12 +36,6 @@ INLINE void tile_of(int m, int nv, int64_t steps, const uint32_t *a, const uint3
 #pragma GCC unroll 2
         for (int v = 0; v < nv; v++) acc[i][v] = _mm256_setzero_ps();
     }
-    if (!fresh) {
-#pragma GCC unroll 6
-        for (int i = 0; i < m; i++)
-#pragma GCC unroll 2
-            for (int v = 0; v < nv; v++) acc[i][v] = load_some(c + i * ldc + 8 * v, n - 8 * v);
-    }
     const float *fa = (const float *)a, *fb = (const float *)b;
 #pragma GCC unroll 4
     for (int64_t k = 0; k < steps; k++) {
@@ -56,6 +50,12 @@ INLINE void tile_of(int m, int nv, int64_t steps, const uint32_t *a, const uint3
         }
         fa += MR;
         fb += NR;
+    }
+    if (!fresh) {
+#pragma GCC unroll 6
+        for (int i = 0; i < m; i++)
+#pragma GCC unroll 2
+            for (int v = 0; v < nv; v++) acc[i][v] = _mm256_add_ps(load_some(c + i * ldc + 8 * v, n - 8 * v), acc[i][v]);
     }
     if (bias) {
 #pragma GCC unroll 2
@@ -239,4 +239,4 @@ static void store(sn_dtype form, const float *row, int64_t n, void *out) {
 }
 
 const sn_gemm_isa sn_gemm_avx2 = {
-    .mr = MR, .nr = NR, .step_block = 256, .rows_block = 96, .pack = pack, .tile = tile, .dots = dots, .store = store};
+    .mr = MR, .nr = NR, .rows_block = 96, .pack = pack, .tile = tile, .dots = dots, .store = store};

@@ -191,7 +191,6 @@ void sn_gemm_avx512_store(sn_dtype form, const float *row, int64_t n, void *out)
 
 const sn_gemm_isa sn_gemm_avx512 = {.mr = MR,
                                     .nr = NR,
-                                    .step_block = 384,
                                     .rows_block = MR,
                                     .pack = sn_gemm_avx512_pack,
                                     .tile = sn_gemm_avx512_tile,

@@ -64,9 +64,13 @@ static void naive(const sn_gemm *g, void *c) {
     for (int64_t i = 0; i < g->m; i++)
         for (int64_t j = 0; j < g->n; j++) {
             float acc = g->accumulate ? ((float *)c)[i * g->ldc + j] : 0;
-            for (int64_t k = 0; k < g->k; k++)
-                acc = fmaf(value(g->a_form, g->a, g->trans_a ? k * g->lda + i : i * g->lda + k),
-                           value(g->b_form, g->b, g->trans_b ? j * g->ldb + k : k * g->ldb + j), acc);
+            for (int64_t k0 = 0; k0 < g->k; k0 += SN_GEMM_RUN) {
+                float run_sum = 0;
+                for (int64_t k = k0; k < g->k && k < k0 + SN_GEMM_RUN; k++)
+                    run_sum = fmaf(value(g->a_form, g->a, g->trans_a ? k * g->lda + i : i * g->lda + k),
+                                   value(g->b_form, g->b, g->trans_b ? j * g->ldb + k : k * g->ldb + j), run_sum);
+                acc = k0 == 0 && !g->accumulate ? run_sum : acc + run_sum;
+            }
             if (g->bias) acc += value(g->bias_form, g->bias, j);
             char *out = (char *)c + (size_t)(i * g->ldc + j) * elem(g->c_form);
             assert_ok(sn_from_f32(g->c_form, &acc, 1, out));
