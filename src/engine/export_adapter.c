@@ -1,5 +1,7 @@
 /* PEFT adapter folders. Format: peft's LoraConfig and save_pretrained (adapter_config.json, adapter_model.safetensors). */
+#include <stdio.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -46,7 +48,8 @@ static sn_status write_tensors(const sn_session *s, sn_st_writer *w) {
     size_t index = 0;
     SN_TRY(sn_st_add_metadata(w, "format", "pt"));
     for (size_t p = 0; p < job->n_persistent; p++)
-        if (is_factor(&job->persistent[p], ".lora_")) SN_TRY(sn_st_add_tensor(w, job->persistent[p].name, SN_F32, &job->persistent[p].shape));
+        if (is_factor(&job->persistent[p], ".lora_"))
+            SN_TRY(sn_st_add_tensor(w, job->persistent[p].name, SN_F32, &job->persistent[p].shape));
     if (!w->tensor_count) return sn_fail(SN_ERR_USAGE, "the run has no adapters to export: was it opened with --lora or --qlora?");
     SN_TRY(sn_st_write_begin(w));
     for (size_t p = 0; p < job->n_persistent; p++)
@@ -92,7 +95,8 @@ static sn_status add_targets(const sn_session *s, sn_str *text) {
         char module[256], other[256];
         size_t adapted = 0, index;
         bool added;
-        if (!is_factor(&job->persistent[p], ".lora_A.") || !module_of(job->persistent[p].name + strlen(PREFIX), ".lora_A.weight", module)) continue;
+        if (!is_factor(&job->persistent[p], ".lora_A.") || !module_of(job->persistent[p].name + strlen(PREFIX), ".lora_A.weight", module))
+            continue;
         for (size_t q = 0; q < job->n_persistent; q++)
             if (is_factor(&job->persistent[q], ".lora_A.") && module_of(job->persistent[q].name + strlen(PREFIX), ".lora_A.weight", other))
                 adapted += !strcmp(leaf_of(other), leaf_of(module));
@@ -119,13 +123,16 @@ static void add_number(sn_str *text, double x) {
 static sn_status config_text(const sn_session *s, const sn_options *recipe, const char *base, sn_str *text) {
     sn_str_add(text, "{\n  \"base_model_name_or_path\": ");
     sn_str_json(text, base, strlen(base));
-    sn_str_printf(text, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  \"lora_alpha\": ",
+    sn_str_printf(text,
+                  ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  "
+                  "\"lora_alpha\": ",
                   s->model->config->arch == SN_ARCH_GPT2 ? "true" : "false");
     add_number(text, sn_options_float(recipe, "lora_alpha"));
     sn_str_add(text, ",\n  \"lora_dropout\": ");
     add_number(text, sn_options_float(recipe, "lora_dropout"));
-    sn_str_printf(text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %lld,\n  \"revision\": null,\n  \"target_modules\": [",
-                  (long long)sn_options_int(recipe, "lora_rank"));
+    sn_str_printf(
+        text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %lld,\n  \"revision\": null,\n  \"target_modules\": [",
+        (long long)sn_options_int(recipe, "lora_rank"));
     SN_TRY(add_targets(s, text));
     sn_str_printf(text, "],\n  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": false,\n  \"use_rslora\": %s\n}\n",
                   sn_options_bool(recipe, "use_rslora") ? "true" : "false");

@@ -39,7 +39,10 @@ static sn_status open_folder_tokenizer(sn_model *m) {
 }
 
 static sn_status open_gguf_tokenizer(sn_model *m) {
-    const char *template;
+    const char *template, *kind;
+    if (!sn_gguf_find(&m->files.gguf, "tokenizer.ggml.model")) return SN_OK;
+    SN_TRY(sn_gguf_get_string(&m->files.gguf, "tokenizer.ggml.model", &kind));
+    if (!strcmp(kind, "none") || !strcmp(kind, "no_vocab")) return SN_OK;
     SN_TRY(sn_tokenizer_from_gguf(&m->files.gguf, &m->tokenizer));
     if (!sn_gguf_find(&m->files.gguf, "tokenizer.chat_template")) return SN_OK;
     SN_TRY(sn_gguf_get_string(&m->files.gguf, "tokenizer.chat_template", &template));

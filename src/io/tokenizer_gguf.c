@@ -5,9 +5,6 @@
 #include "io/gguf.h"
 #include "io/tokenizer_spec.h"
 
-/* ggml's token types */
-enum { GGML_TOKEN_NORMAL = 1, GGML_TOKEN_UNKNOWN, GGML_TOKEN_CONTROL, GGML_TOKEN_USER_DEFINED, GGML_TOKEN_UNUSED, GGML_TOKEN_BYTE };
-
 /* The published split patterns of the models whose names stand in tokenizer.ggml.pre. */
 #define LLAMA3 \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -53,6 +50,22 @@ static sn_status read_pre(const sn_gguf *g, sn_tokenizer_spec *s, bool *add_bos)
         return sn_tokenizer_spec_split(s, SN_SPLIT_REGEX, SN_SPLIT_ISOLATED, false, pattern, strlen(pattern));
     }
     return sn_fail(SN_ERR_UNSUPPORTED, "%s: key tokenizer.ggml.pre: no split is known for \"%.64s\"", g->path, name);
+}
+
+bool sn_gguf_pre_of(const sn_tokenizer_spec *s, char name[64]) {
+    bool nfc = s->normalize_count == 1 && s->normalize[0].kind == SN_NORMALIZE_NFC;
+    if (!s->byte_level || s->normalize_count != nfc) return false;
+    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
+        const struct pre *p = &pres[i];
+        if (p->nfc != nfc || p->ignore_merges != s->ignore_merges || s->split_count != 1u + p->digits) continue;
+        const sn_split_spec *digits = &s->split[0], *last = &s->split[p->digits];
+        if (p->digits && (digits->kind != SN_SPLIT_DIGITS || digits->behavior != SN_SPLIT_ISOLATED)) continue;
+        if (last->kind != SN_SPLIT_REGEX || last->behavior != SN_SPLIT_ISOLATED || last->invert) continue;
+        if (strcmp(last->pattern, p->pattern ? p->pattern : sn_gpt2_pattern)) continue;
+        snprintf(name, 64, "%.*s", (int)strcspn(p->names + 1, " "), p->names + 1);
+        return true;
+    }
+    return false;
 }
 
 static sn_status read_optional_bool(const sn_gguf *g, const char *key, bool *out) {
@@ -104,13 +117,13 @@ static sn_status read_tokens(const sn_gguf *g, sn_tokenizer_spec *s) {
             status, done,
             sn_fail(SN_ERR_FORMAT, "%s: key tokenizer.ggml.tokens: %zu tokens, want at most %d", g->path, count, SN_TOKENIZER_MAX_IDS));
     for (size_t i = 0; i < count; i++) {
-        int32_t type = types ? types[i] : GGML_TOKEN_NORMAL, id = (int32_t)i;
-        bool special = type == GGML_TOKEN_CONTROL || type == GGML_TOKEN_UNKNOWN;
+        int32_t type = types ? types[i] : SN_GGML_TOKEN_NORMAL, id = (int32_t)i;
+        bool special = type == SN_GGML_TOKEN_CONTROL || type == SN_GGML_TOKEN_UNKNOWN;
         SN_TRY_GOTO(status, done, sn_tokenizer_spec_token(s, tokens[i].text, tokens[i].size, id, scores ? scores[i] : 0));
-        if (special || type == GGML_TOKEN_USER_DEFINED)
+        if (special || type == SN_GGML_TOKEN_USER_DEFINED)
             SN_TRY_GOTO(status, done,
                         sn_tokenizer_spec_added(s, tokens[i].text, tokens[i].size, (sn_added_token){.id = id, .special = special}));
-        if (type == GGML_TOKEN_CONTROL && ends_turn(tokens[i].text)) add_eos(s, id);
+        if (type == SN_GGML_TOKEN_CONTROL && ends_turn(tokens[i].text)) add_eos(s, id);
     }
 done:
     sn_free(tokens);
@@ -133,7 +146,7 @@ static sn_status read_merges(const sn_gguf *g, sn_tokenizer_spec *s) {
     return status;
 }
 
-static sn_status fill(const sn_gguf *g, sn_tokenizer_spec *s) {
+sn_status sn_tokenizer_spec_from_gguf(const sn_gguf *g, sn_tokenizer_spec *s) {
     static const char *const eos_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
     const char *model;
     bool add_bos = false, has_eos = false, prefix_space;
@@ -180,7 +193,7 @@ sn_status sn_tokenizer_from_gguf(const struct sn_gguf *gguf, sn_tokenizer **out)
     sn_tokenizer_spec spec;
     *out = NULL;
     sn_tokenizer_spec_start(&spec, gguf->path, &pool);
-    sn_status status = fill(gguf, &spec);
+    sn_status status = sn_tokenizer_spec_from_gguf(gguf, &spec);
     if (status == SN_OK) status = sn_tokenizer_open(&spec, out);
     sn_tokenizer_spec_free(&spec);
     sn_pool_free(&pool);

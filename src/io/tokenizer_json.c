@@ -291,29 +291,34 @@ static void apply_config(sn_tokenizer_spec *s, const config *c) {
     if (c->add_eos == 0 && has_eos && s->suffix_count == 1) s->suffix_count = 0;
 }
 
+sn_status sn_tokenizer_spec_from_json(const char *json, size_t size, const char *config_text, size_t config_size, sn_tokenizer_spec *s) {
+    model_state m = {0};
+    sn_json r;
+    sn_json_start(&r, s->name, json, size);
+    sn_status status = read_document(&r, s, &m);
+    sn_json_end(&r);
+    if (status == SN_OK && s->prefix_count == 1) s->bos = s->prefix[0];
+    if (status == SN_OK && config_text) {
+        config c = {-1, -1, -1, -1, -1, -1};
+        sn_json_start(&r, "tokenizer_config.json", config_text, config_size);
+        status = read_config(&r, s, &c);
+        sn_json_end(&r);
+        if (status == SN_OK) apply_config(s, &c);
+    }
+    if (status == SN_OK && s->space_mark) status = unmark_spaces(s);
+    sn_str_free(&m.text);
+    sn_str_free(&m.unk_token);
+    return status;
+}
+
 sn_status sn_tokenizer_from_json(const char *name, const char *json, size_t size, const char *config_text, size_t config_size,
                                  sn_tokenizer **out) {
     sn_pool pool = {0};
     sn_tokenizer_spec spec;
-    model_state m = {0};
-    sn_json r;
     *out = NULL;
     sn_tokenizer_spec_start(&spec, name, &pool);
-    sn_json_start(&r, name, json, size);
-    sn_status status = read_document(&r, &spec, &m);
-    sn_json_end(&r);
-    if (status == SN_OK && spec.prefix_count == 1) spec.bos = spec.prefix[0];
-    if (status == SN_OK && config_text) {
-        config c = {-1, -1, -1, -1, -1, -1};
-        sn_json_start(&r, "tokenizer_config.json", config_text, config_size);
-        status = read_config(&r, &spec, &c);
-        sn_json_end(&r);
-        if (status == SN_OK) apply_config(&spec, &c);
-    }
-    if (status == SN_OK && spec.space_mark) status = unmark_spaces(&spec);
+    sn_status status = sn_tokenizer_spec_from_json(json, size, config_text, config_size, &spec);
     if (status == SN_OK) status = sn_tokenizer_open(&spec, out);
-    sn_str_free(&m.text);
-    sn_str_free(&m.unk_token);
     sn_tokenizer_spec_free(&spec);
     sn_pool_free(&pool);
     return status;

@@ -109,6 +109,24 @@ sn_status sn_tokenizer_spec_split(sn_tokenizer_spec *s, sn_split_kind kind, sn_s
                                   size_t n);
 sn_status sn_tokenizer_spec_normalize(sn_tokenizer_spec *s, sn_normalize_kind kind, const char *from, const char *to);
 
+/* Fill a started spec from a file's contents: see sn_tokenizer_from_json and sn_tokenizer_from_gguf. Token texts stay as the
+ * file writes them (byte alphabet, U+2581). */
+sn_status sn_tokenizer_spec_from_json(const char *json, size_t size, const char *config, size_t config_size, sn_tokenizer_spec *s);
+sn_status sn_tokenizer_spec_from_gguf(const struct sn_gguf *g, sn_tokenizer_spec *s);
+
+/* The name for tokenizer.ggml.pre under which GGUF readers know this spec's split; false when there is none. */
+bool sn_gguf_pre_of(const sn_tokenizer_spec *s, char name[64]);
+
+/* ggml's token types: items of tokenizer.ggml.token_type */
+enum {
+    SN_GGML_TOKEN_NORMAL = 1,
+    SN_GGML_TOKEN_UNKNOWN,
+    SN_GGML_TOKEN_CONTROL,
+    SN_GGML_TOKEN_USER_DEFINED,
+    SN_GGML_TOKEN_UNUSED,
+    SN_GGML_TOKEN_BYTE
+};
+
 extern const char sn_gpt2_pattern[]; /* the split of ByteLevel's use_regex */
 
 /* Builds the tokenizer. SN_ERR_FORMAT when a merge names a token that does not exist, an id is used twice, a pattern does

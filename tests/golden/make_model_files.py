@@ -86,7 +86,7 @@ def permute(w, heads):
 def tokenizer(w, n):
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("gpt-2")
-    w.add_token_list([f"t{i}" for i in range(n)])
+    w.add_token_list([f"t{i}" for i in range(n - 2)] + ["t", "1"])
     w.add_token_types([1] * n)
     w.add_token_merges(["t 1"])
     w.add_bos_token_id(1)

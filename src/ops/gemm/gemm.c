@@ -45,8 +45,8 @@ static layout lay_out(const sn_gemm_isa *isa, const sn_gemm *g) {
     l.decodes = !sn_dtype_is_float(g->b_form);
     l.direct = g->c_form == SN_F32;
     l.steps = l.pairs ? ceil_div(g->k, 2) : g->k;
-    int64_t unit = sn_dtypes[g->b_form].block, most_block = l.decodes ? most(unit, isa->step_block / unit * unit) : isa->step_block;
-    l.block = l.decodes ? most_block : round_up(ceil_div(l.steps, ceil_div(l.steps, most_block)), 8);
+    int64_t most_block = l.pairs ? SN_GEMM_RUN / 2 : SN_GEMM_RUN; /* also whole blocks of every block format */
+    l.block = most_block;
     l.rows = round_up(ceil_div(g->m, ceil_div(g->m, ROWS)), isa->mr);
     int64_t fit = l.direct ? A_BYTES / (4 * l.rows) : most(4 * isa->mr, A_BYTES / (4 * l.steps) / isa->mr * isa->mr);
     if (l.direct) {

@@ -6,6 +6,7 @@
 #include "tensor/convert.h"
 
 enum { MR = 6, NR = 16 };
+enum { FETCH_AHEAD = 2048 /* bytes */, LONG_ROW = 2048 /* k */, LONG_ROWS = 4 };
 #define INLINE static inline __attribute__((always_inline))
 
 /* Adds up to 8 floats at c, n of them valid; whole vectors when n is 8. */
@@ -35,12 +36,6 @@ INLINE void tile_of(int m, int nv, int64_t steps, const uint32_t *a, const uint3
 #pragma GCC unroll 2
         for (int v = 0; v < nv; v++) acc[i][v] = _mm256_setzero_ps();
     }
-    if (!fresh) {
-#pragma GCC unroll 6
-        for (int i = 0; i < m; i++)
-#pragma GCC unroll 2
-            for (int v = 0; v < nv; v++) acc[i][v] = load_some(c + i * ldc + 8 * v, n - 8 * v);
-    }
     const float *fa = (const float *)a, *fb = (const float *)b;
 #pragma GCC unroll 4
     for (int64_t k = 0; k < steps; k++) {
@@ -55,6 +50,12 @@ INLINE void tile_of(int m, int nv, int64_t steps, const uint32_t *a, const uint3
         }
         fa += MR;
         fb += NR;
+    }
+    if (!fresh) {
+#pragma GCC unroll 6
+        for (int i = 0; i < m; i++)
+#pragma GCC unroll 2
+            for (int v = 0; v < nv; v++) acc[i][v] = _mm256_add_ps(load_some(c + i * ldc + 8 * v, n - 8 * v), acc[i][v]);
     }
     if (bias) {
 #pragma GCC unroll 2
@@ -171,44 +172,49 @@ static void pack(const sn_gemm_pack *p, uint32_t *out) {
     sn_gemm_pack_steps(p, units * per_unit, p->k, out);
 }
 
-static void dots(const float *x, const void *b, int64_t ldb, sn_dtype form, int64_t k, int rows, float *out) {
-    const char *row[SN_GEMM_DOTS];
-    int64_t size = sn_dtypes[form].bytes, i = 0;
-    for (int r = 0; r < SN_GEMM_DOTS; r++) row[r] = (const char *)b + (r < rows ? r : 0) * ldb * size;
-    __m256 low[SN_GEMM_DOTS], high[SN_GEMM_DOTS]; /* lanes 0-7 and 8-15 */
-    for (int r = 0; r < SN_GEMM_DOTS; r++) low[r] = high[r] = _mm256_setzero_ps();
-#define DOTS_LOOP(form)                                                                                 \
-    for (; i + 16 <= k; i += 16) {                                                                      \
-        __m256 x0 = _mm256_loadu_ps(x + i), x1 = _mm256_loadu_ps(x + i + 8);                            \
-        _Pragma("GCC unroll 4") for (int r = 0; r < SN_GEMM_DOTS; r++) {                                \
-            _mm_prefetch(row[r] + i * size + 1024, _MM_HINT_T0);                                        \
-            low[r] = _mm256_fmadd_ps(x0, _mm256_castsi256_ps(load_row(form, row[r], i)), low[r]);       \
-            high[r] = _mm256_fmadd_ps(x1, _mm256_castsi256_ps(load_row(form, row[r], i + 8)), high[r]); \
-        }                                                                                               \
-    }
-    if (form == SN_F32) {
-        DOTS_LOOP(SN_F32)
-    } else if (form == SN_BF16) {
-        DOTS_LOOP(SN_BF16)
-    } else {
-        DOTS_LOOP(SN_F16)
-    }
-#undef DOTS_LOOP
-    if (i < k) {
-        __m256 x0 = _mm256_loadu_ps(x + i), x1 = _mm256_loadu_ps(x + i + 8);
-        for (int r = 0; r < SN_GEMM_DOTS; r++) {
-            float y[16] = {0};
-            sn_gemm_load_row(form, row[r] + i * size, 1, k - i, y);
-            low[r] = _mm256_fmadd_ps(x0, _mm256_loadu_ps(y), low[r]);
-            high[r] = _mm256_fmadd_ps(x1, _mm256_loadu_ps(y + 8), high[r]);
+/* As in gemm_avx512.c; low and high: lanes 0-7 and 8-15. */
+INLINE void dots_of(sn_dtype form, int at_once, const float *x, const char *row, int64_t stride, int64_t k, float *out) {
+    int64_t size = form == SN_F32 ? 4 : 2, line = 64 / size, i = 0;
+    __m256 low[SN_GEMM_DOTS], high[SN_GEMM_DOTS];
+    for (int r = 0; r < at_once; r++) low[r] = high[r] = _mm256_setzero_ps();
+    for (; i + line <= k; i += line) {
+#pragma GCC unroll 4
+        for (int r = 0; r < at_once; r++) _mm_prefetch(row + r * stride + i * size + FETCH_AHEAD, _MM_HINT_T1);
+#pragma GCC unroll 2
+        for (int64_t e = i; e < i + line; e += 16) {
+            __m256 x0 = _mm256_loadu_ps(x + e), x1 = _mm256_loadu_ps(x + e + 8);
+#pragma GCC unroll 4
+            for (int r = 0; r < at_once; r++) {
+                low[r] = _mm256_fmadd_ps(x0, _mm256_castsi256_ps(load_row(form, row + r * stride, e)), low[r]);
+                high[r] = _mm256_fmadd_ps(x1, _mm256_castsi256_ps(load_row(form, row + r * stride, e + 8)), high[r]);
+            }
         }
     }
-    for (int r = 0; r < rows; r++) {
+    for (; i < k; i += 16)
+        for (int r = 0; r < at_once; r++) {
+            float y[16] = {0};
+            sn_gemm_load_row(form, row + r * stride + i * size, 1, k - i < 16 ? k - i : 16, y);
+            low[r] = _mm256_fmadd_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y), low[r]);
+            high[r] = _mm256_fmadd_ps(_mm256_loadu_ps(x + i + 8), _mm256_loadu_ps(y + 8), high[r]);
+        }
+    for (int r = 0; r < at_once; r++) {
         __m256 h = _mm256_add_ps(low[r], high[r]);
         __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
         q = _mm_add_ps(q, _mm_movehl_ps(q, q));
         out[r] = _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
     }
+}
+
+INLINE void dots_in(sn_dtype form, const float *x, const char *b, int64_t stride, int64_t k, int rows, float *out) {
+    int r = 0;
+    for (; k > LONG_ROW && r + LONG_ROWS <= rows; r += LONG_ROWS) dots_of(form, LONG_ROWS, x, b + r * stride, stride, k, out + r);
+    for (; r < rows; r++) dots_of(form, 1, x, b + r * stride, stride, k, out + r);
+}
+
+static void dots(const float *x, const void *b, int64_t ldb, sn_dtype form, int64_t k, int rows, float *out) {
+    if (form == SN_F32) dots_in(SN_F32, x, b, ldb * 4, k, rows, out);
+    else if (form == SN_BF16) dots_in(SN_BF16, x, b, ldb * 2, k, rows, out);
+    else dots_in(SN_F16, x, b, ldb * 2, k, rows, out);
 }
 
 static void store(sn_dtype form, const float *row, int64_t n, void *out) {
@@ -233,4 +239,4 @@ static void store(sn_dtype form, const float *row, int64_t n, void *out) {
 }
 
 const sn_gemm_isa sn_gemm_avx2 = {
-    .mr = MR, .nr = NR, .step_block = 256, .rows_block = 96, .pack = pack, .tile = tile, .dots = dots, .store = store};
+    .mr = MR, .nr = NR, .rows_block = 96, .pack = pack, .tile = tile, .dots = dots, .store = store};

@@ -5,6 +5,8 @@
 
 #include "tensor/convert.h"
 
+enum { FETCH_AHEAD = 2048 /* bytes */, LONG_ROW = 2048 /* k */, LONG_ROWS = 4 };
+
 INLINE __m512 step_f32(__m512 acc, __m512 a, __m512 b) { return _mm512_fmadd_ps(a, b, acc); }
 
 void sn_gemm_avx512_tile(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh,
@@ -122,41 +124,46 @@ void sn_gemm_avx512_pack(const sn_gemm_pack *p, uint32_t *out) {
     sn_gemm_pack_steps(p, done, steps, out);
 }
 
-void sn_gemm_avx512_dots(const float *x, const void *b, int64_t ldb, sn_dtype form, int64_t k, int rows, float *out) {
-    const char *row[SN_GEMM_DOTS];
-    int64_t size = sn_dtypes[form].bytes;
-    for (int r = 0; r < SN_GEMM_DOTS; r++) row[r] = (const char *)b + (r < rows ? r : 0) * ldb * size;
-    __m512 acc[SN_GEMM_DOTS] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-    int64_t i = 0;
-    /* Short rows lie close together: the same place of the next group of rows is what comes next. */
-    int64_t ahead = ldb * size <= 2048 ? SN_GEMM_DOTS * ldb * size : 1024;
-#define DOTS_LOOP(vectors, load)                                                                                             \
-    for (; i + 16 * vectors <= k; i += 16 * vectors) {                                                                       \
-        _Pragma("GCC unroll 4") for (int r = 0; r < SN_GEMM_DOTS; r++) _mm_prefetch(row[r] + i * size + ahead, _MM_HINT_T0); \
-        _Pragma("GCC unroll 2") for (int64_t e = i; e < i + 16 * vectors; e += 16) {                                         \
-            __m512 xv = _mm512_loadu_ps(x + e);                                                                              \
-            _Pragma("GCC unroll 4") for (int r = 0; r < SN_GEMM_DOTS; r++) acc[r] = _mm512_fmadd_ps(xv, load, acc[r]);       \
-        }                                                                                                                    \
+/* `at_once` rows, a constant: one chain of multiply-adds takes 16 values in 4 cycles, faster than memory gives them, so short rows are read
+ * one after the other as a single stream; for long ones x does not stay in L1, so several rows share each load of it. */
+INLINE void dots_of(sn_dtype form, int at_once, const float *x, const char *row, int64_t stride, int64_t k, float *out) {
+    int64_t size = form == SN_F32 ? 4 : 2, line = 64 / size, i = 0;
+    __m512 acc[SN_GEMM_DOTS];
+    for (int r = 0; r < at_once; r++) acc[r] = _mm512_setzero_ps();
+    for (; i + line <= k; i += line) {
+#pragma GCC unroll 4
+        for (int r = 0; r < at_once; r++) _mm_prefetch(row + r * stride + i * size + FETCH_AHEAD, _MM_HINT_T1);
+#pragma GCC unroll 2
+        for (int64_t e = i; e < i + line; e += 16) {
+            __m512 xv = _mm512_loadu_ps(x + e);
+#pragma GCC unroll 4
+            for (int r = 0; r < at_once; r++)
+                acc[r] = _mm512_fmadd_ps(xv, _mm512_castsi512_ps(load_row(form, row + r * stride, e, 0xffff)), acc[r]);
+        }
     }
-    if (form == SN_F32) {
-        DOTS_LOOP(1, _mm512_loadu_ps((const float *)row[r] + e))
-    } else if (form == SN_BF16) {
-        DOTS_LOOP(2, widen(SN_BF16, _mm256_loadu_si256((const __m256i *)(row[r] + 2 * e))))
-    } else {
-        DOTS_LOOP(2, widen(SN_F16, _mm256_loadu_si256((const __m256i *)(row[r] + 2 * e))))
-    }
-#undef DOTS_LOOP
     for (; i < k; i += 16) {
-        __m512 xv = _mm512_loadu_ps(x + i);
         __mmask16 mask = (__mmask16)(k - i >= 16 ? 0xffff : (1 << (k - i)) - 1);
-        for (int r = 0; r < SN_GEMM_DOTS; r++) acc[r] = _mm512_fmadd_ps(xv, _mm512_castsi512_ps(load_row(form, row[r], i, mask)), acc[r]);
+        for (int r = 0; r < at_once; r++)
+            acc[r] = _mm512_fmadd_ps(_mm512_loadu_ps(x + i), _mm512_castsi512_ps(load_row(form, row + r * stride, i, mask)), acc[r]);
     }
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < at_once; r++) {
         __m256 h = _mm256_add_ps(_mm512_castps512_ps256(acc[r]), _mm512_extractf32x8_ps(acc[r], 1));
         __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
         q = _mm_add_ps(q, _mm_movehl_ps(q, q));
         out[r] = _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
     }
+}
+
+INLINE void dots_in(sn_dtype form, const float *x, const char *b, int64_t stride, int64_t k, int rows, float *out) {
+    int r = 0;
+    for (; k > LONG_ROW && r + LONG_ROWS <= rows; r += LONG_ROWS) dots_of(form, LONG_ROWS, x, b + r * stride, stride, k, out + r);
+    for (; r < rows; r++) dots_of(form, 1, x, b + r * stride, stride, k, out + r);
+}
+
+void sn_gemm_avx512_dots(const float *x, const void *b, int64_t ldb, sn_dtype form, int64_t k, int rows, float *out) {
+    if (form == SN_F32) dots_in(SN_F32, x, b, ldb * 4, k, rows, out);
+    else if (form == SN_BF16) dots_in(SN_BF16, x, b, ldb * 2, k, rows, out);
+    else dots_in(SN_F16, x, b, ldb * 2, k, rows, out);
 }
 
 void sn_gemm_avx512_store(sn_dtype form, const float *row, int64_t n, void *out) {
@@ -184,7 +191,6 @@ void sn_gemm_avx512_store(sn_dtype form, const float *row, int64_t n, void *out)
 
 const sn_gemm_isa sn_gemm_avx512 = {.mr = MR,
                                     .nr = NR,
-                                    .step_block = 384,
                                     .rows_block = MR,
                                     .pack = sn_gemm_avx512_pack,
                                     .tile = sn_gemm_avx512_tile,

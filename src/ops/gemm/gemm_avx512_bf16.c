@@ -10,7 +10,6 @@ static void tile_pairs(int64_t steps, const uint32_t *a, const uint32_t *b, floa
 
 const sn_gemm_isa sn_gemm_avx512_bf16 = {.mr = MR,
                                          .nr = NR,
-                                         .step_block = 384,
                                          .rows_block = MR,
                                          .pairs = true,
                                          .pack = sn_gemm_avx512_pack,

@@ -25,12 +25,6 @@ INLINE void tile_of(int m, int nv, step_fn *step, int64_t steps, const uint32_t 
             _mm_prefetch((const char *)(c + i * ldc + 16 * v), _MM_HINT_T0);
         }
     }
-    if (!fresh) {
-#pragma GCC unroll 12
-        for (int i = 0; i < m; i++)
-#pragma GCC unroll 2
-            for (int v = 0; v < nv; v++) acc[i][v] = _mm512_maskz_loadu_ps(mask[v], c + i * ldc + 16 * v);
-    }
     const float *fa = (const float *)a, *fb = (const float *)b;
     for (int64_t k = 0; k < steps; k++) {
         __m512 bv[2];
@@ -44,6 +38,12 @@ INLINE void tile_of(int m, int nv, step_fn *step, int64_t steps, const uint32_t 
         }
         fa += MR;
         fb += NR;
+    }
+    if (!fresh) {
+#pragma GCC unroll 12
+        for (int i = 0; i < m; i++)
+#pragma GCC unroll 2
+            for (int v = 0; v < nv; v++) acc[i][v] = _mm512_add_ps(_mm512_maskz_loadu_ps(mask[v], c + i * ldc + 16 * v), acc[i][v]);
     }
     if (bias) {
 #pragma GCC unroll 2

@@ -33,8 +33,9 @@ static void tile(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, 
     const float *fa = (const float *)a, *fb = (const float *)b;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
-            float acc = fresh ? 0 : c[i * ldc + j];
+            float acc = 0;
             for (int64_t k = 0; k < steps; k++) acc = fmaf(fa[k * MR + i], fb[k * NR + j], acc);
+            if (!fresh) acc = c[i * ldc + j] + acc;
             c[i * ldc + j] = bias ? acc + bias[j] : acc;
         }
 }
@@ -57,7 +58,6 @@ static void dots(const float *x, const void *b, int64_t ldb, sn_dtype form, int6
 
 const sn_gemm_isa sn_gemm_cpu = {.mr = MR,
                                  .nr = NR,
-                                 .step_block = 256,
                                  .rows_block = 64,
                                  .pack = sn_gemm_pack_any,
                                  .tile = tile,

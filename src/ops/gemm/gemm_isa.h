@@ -20,11 +20,10 @@ typedef struct sn_gemm_pack {
 
 struct sn_gemm_isa {
     int mr, nr;
-    int64_t step_block; /* most steps of a K block */
     int rows_block;     /* rows of A that are run against one panel of B before the next */
     bool pairs;         /* bf16 x bf16 by pairs */
     void (*pack)(const sn_gemm_pack *p, uint32_t *out);
-    /* c[m][n] (m <= mr, n <= nr) = (fresh ? 0 : c) + panels' product (+ bias). a, b: packed, b aligned to 64. bias may be NULL. */
+    /* c[m][n] (m <= mr, n <= nr) = panels' product, a chain from 0 (added to c unless fresh) (+ bias). a, b: packed, b aligned to 64. bias may be NULL. */
     void (*tile)(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh, const float *bias);
     void (*tile_pairs)(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh,
                        const float *bias);

@@ -64,9 +64,13 @@ static void naive(const sn_gemm *g, void *c) {
     for (int64_t i = 0; i < g->m; i++)
         for (int64_t j = 0; j < g->n; j++) {
             float acc = g->accumulate ? ((float *)c)[i * g->ldc + j] : 0;
-            for (int64_t k = 0; k < g->k; k++)
-                acc = fmaf(value(g->a_form, g->a, g->trans_a ? k * g->lda + i : i * g->lda + k),
-                           value(g->b_form, g->b, g->trans_b ? j * g->ldb + k : k * g->ldb + j), acc);
+            for (int64_t k0 = 0; k0 < g->k; k0 += SN_GEMM_RUN) {
+                float run_sum = 0;
+                for (int64_t k = k0; k < g->k && k < k0 + SN_GEMM_RUN; k++)
+                    run_sum = fmaf(value(g->a_form, g->a, g->trans_a ? k * g->lda + i : i * g->lda + k),
+                                   value(g->b_form, g->b, g->trans_b ? j * g->ldb + k : k * g->ldb + j), run_sum);
+                acc = k0 == 0 && !g->accumulate ? run_sum : acc + run_sum;
+            }
             if (g->bias) acc += value(g->bias_form, g->bias, j);
             char *out = (char *)c + (size_t)(i * g->ldc + j) * elem(g->c_form);
             assert_ok(sn_from_f32(g->c_form, &acc, 1, out));
@@ -188,7 +192,9 @@ static void accumulates_and_chains(void **state) {
 static void large(void **state) {
     (void)state;
     check((sn_gemm){.m = 1031, .n = 7, .k = 20, .trans_b = true}, 0, 401);
-    check((sn_gemm){.m = 1031, .n = 5, .k = 1700}, 0, 402);
+    check((sn_gemm){.m = 1031, .n = 3, .k = 3200}, 0, 402);
+    check((sn_gemm){.m = 1, .n = 39, .k = 2111, .trans_b = true}, 0, 406);
+    check((sn_gemm){.m = 1, .n = 39, .k = 2100, .b_form = SN_BF16, .trans_b = true}, 3, 407);
     check((sn_gemm){.m = 300, .n = 3, .k = 6000, .c_form = SN_F16, .trans_a = true}, 0, 403);
     check((sn_gemm){.m = 9, .n = 700, .k = 30, .trans_b = true}, 0, 405);
 }

@@ -6,7 +6,7 @@
  *
  * Only rows with a label are computed, in chunks of that many rows. A row's sum of exponentials is f64: lane l of 16 sums the
  * columns l, l + 16, ... in order, then lanes i and i + 8, i + 4, i + 2, i + 1 are added. The logits' gradient replaces them: in f32, or
- * rounded to bf16 when h and w are both bf16. dh is a chain over the vocabulary and dw one over the labelled tokens, as in
+ * rounded to bf16 when h and w are both bf16. dh is a sum over the vocabulary and dw one over the labelled tokens, as in
  * ops/gemm/gemm.h, so no result depends on the chunk. */
 #ifndef SN_OPS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H
 #define SN_OPS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H

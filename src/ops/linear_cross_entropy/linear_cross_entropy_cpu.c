@@ -19,7 +19,7 @@ enum {
     LOGIT_BYTES = 48 << 20, /* about the logits of a chosen chunk */
     MOST_CHUNK = 256,       /* more rows make the products no faster */
     LEAST_CHUNK = 32,
-    CHUNK_UNIT = 8 /* even, so that pairs of bf16 tokens are the same in every chunk */
+    CHUNK_UNIT = SN_GEMM_RUN /* so that the runs of a sum over tokens or columns are the same in every chunk */
 };
 
 typedef struct job {
@@ -126,7 +126,7 @@ static job lay_out(const sn_call *c, const sn_gemm_isa *isa, const sn_cross_entr
     j.at_once = j.second_pass ? j.tokens : j.chunk;
     int64_t cells = j.chunk * logits_stride(j.vocabulary);
     if (j.second_pass) {
-        j.columns = least(units(j.vocabulary, 32), cells / j.tokens < 256 ? 256 : cells / j.tokens / 32 * 32);
+        j.columns = least(units(j.vocabulary, CHUNK_UNIT), cells / j.tokens < CHUNK_UNIT ? CHUNK_UNIT : cells / j.tokens / CHUNK_UNIT * CHUNK_UNIT);
         int64_t block_cells = j.tokens * logits_stride(j.columns);
         if (block_cells > cells) cells = block_cells;
         j.max_at = place(&j, (size_t)j.tokens * 4);

@@ -1,11 +1,11 @@
-/* The SIMD kernel of rope, compiled by rope_avx2.c and rope_avx512.c. A product and a fused multiply-add an element. */
+/* The SIMD kernel of rope, compiled by rope_avx2.c and rope_avx512.c. Memory decides, so nothing is fused: the bits are the reference's. */
 #include "ops/attention/attention_math.h"
 #include "ops/rope/rope.h"
 
 enum { TOKENS = 16 }; /* of a task */
 
 static inline void turn(sn_dtype form, char *a, char *b, sn_vf x, sn_vf y, sn_vf cosine, sn_vf sine, int n) {
-    sn_vf p = vf_fma(x, cosine, vf_sub(vf_zero(), vf_mul(y, sine))), q = vf_fma(y, cosine, vf_mul(x, sine));
+    sn_vf p = vf_sub(vf_mul(x, cosine), vf_mul(y, sine)), q = vf_add(vf_mul(y, cosine), vf_mul(x, sine));
     if (n >= SN_LANES) {
         vf_store_form(form, a, p);
         vf_store_form(form, b, q);

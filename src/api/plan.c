@@ -1,0 +1,105 @@
+/* Planning a job without running it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/bytes.h"
+#include "base/mem.h"
+#include "engine/adapter.h"
+#include "engine/train.h"
+
+_Static_assert((int)SNUG_TIERS == (int)SN_TIER_COUNT && (int)SNUG_CLASSES == (int)SN_CLASS_COUNT, "snug.h's counts");
+
+const char *const snug_tier_names[SNUG_TIERS] = {"device", "host", "disk"};
+const char *const snug_class_names[SNUG_CLASSES] = {
+#define X(id, name) name,
+    SN_CLASS_LIST(X)
+#undef X
+};
+
+void sn_bill_out(const sn_plan *plan, const sn_options *recipe, snug_bill *out) {
+    const sn_bill *b = &plan->bill;
+    *out = (snug_bill){.total_bytes = b->total, .reserved_bytes = b->reserved};
+    for (int t = 0; t < SN_TIER_COUNT; t++) out->by_tier[t] = b->by_tier[t];
+    for (int c = 0; c < SN_CLASS_COUNT; c++) out->by_class[c] = b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c];
+    snprintf(out->peak_program, sizeof out->peak_program, "%s", b->peak_program);
+    snprintf(out->peak_op, sizeof out->peak_op, "%s", b->peak_op);
+    if (!sn_options_given(recipe, "memory")) return;
+    sn_budget memory = sn_options_budget(recipe, "memory");
+    out->budget_bytes = memory.bare != UINT64_MAX ? memory.bare : memory.device != UINT64_MAX ? memory.device : memory.host;
+    if (b->total > out->budget_bytes) out->missing_bytes = b->total - out->budget_bytes;
+}
+
+const char *sn_adapter_of(const snug_options *o) {
+    const char *adapter = sn_options_string(o->store, "adapter");
+    return adapter && *adapter ? adapter : NULL;
+}
+
+sn_status sn_generation_defaults(sn_options *recipe) {
+    SN_TRY(sn_options_set(recipe, "keep_quantised", "true", SN_FROM_DEFAULT, "keep_quantised"));
+    return sn_options_set(recipe, "activations", "q8", SN_FROM_DEFAULT, "activations");
+}
+
+sn_status sn_take_adapter(const snug_options *o, sn_options **recipe) {
+    sn_options *adapted;
+    if (!sn_adapter_of(o)) return SN_OK;
+    SN_TRY(sn_adapter_recipe(sn_adapter_of(o), *recipe, &adapted));
+    sn_options_close(*recipe);
+    *recipe = adapted;
+    return SN_OK;
+}
+
+snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out) {
+    const char *purpose = snug_options_text(o, "for");
+    snug_plan *p = sn_alloc_zero(1, sizeof *p);
+    sn_options *recipe = NULL;
+    if (!p) return (snug_status)sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan");
+    sn_status s = sn_options_copy(o->store, &recipe);
+    if (s == SN_OK && purpose && !strcmp(purpose, "generate")) {
+        sn_generator g = {0};
+        s = sn_generation_defaults(recipe);
+        if (s == SN_OK) s = sn_generator_plan(&m->model, recipe, sn_adapter_of(o), &g);
+        p->session = g.session;
+    } else if (s == SN_OK) {
+        s = sn_take_adapter(o, &recipe);
+        if (s == SN_OK) s = sn_train_plan(&m->model, recipe, NULL, &p->session);
+    }
+    if (s == SN_OK) sn_bill_out(p->session.plan, recipe, &p->bill);
+    sn_options_close(recipe);
+    if (s == SN_OK) *out = p;
+    else sn_free(p);
+    return (snug_status)s;
+}
+
+void snug_plan_free(snug_plan *p) {
+    if (!p) return;
+    sn_session_close(&p->session);
+    sn_free(p);
+}
+
+void snug_plan_bill(const snug_plan *p, snug_bill *out) { *out = p->bill; }
+
+snug_status snug_plan_check(const snug_plan *p) {
+    const snug_bill *b = &p->bill;
+    const sn_bill *inner = &p->session.plan->bill;
+    char need[24], have[24], missing[24], largest[24];
+    if (!b->missing_bytes) return SNUG_OK;
+    return (snug_status)sn_fail(
+        SN_ERR_BUDGET,
+        "the plan needs %s, the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
+        sn_bytes_text(b->total_bytes, need), sn_bytes_text(b->budget_bytes, have), sn_bytes_text(b->missing_bytes, missing),
+        (unsigned long long)b->missing_bytes, b->peak_program, b->peak_op, inner->n_largest ? inner->largest[0].name : "none",
+        sn_bytes_text(inner->n_largest ? inner->largest[0].bytes : 0, largest));
+}
+
+snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out) {
+    sn_str text = {0};
+    switch (form) {
+    case SNUG_RENDER_JSON: sn_bill_json(p->session.plan, &text); break;
+    case SNUG_RENDER_HTML: sn_plan_html(p->session.plan, p->session.job, &text); break;
+    default: sn_bill_print(p->session.plan, &text);
+    }
+    sn_status s = sn_hand_out(&text, out);
+    sn_str_free(&text);
+    return (snug_status)s;
+}
