@@ -5,30 +5,27 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 # Folder: what it may include, itself aside.
-allowed() {
-  case "$1" in
-    base) echo "" ;;
-    tensor) echo "base" ;;
-    program) echo "base tensor" ;;
-    io) echo "base tensor" ;;
-    graph) echo "base tensor program" ;;
-    ops) echo "base tensor program graph" ;;
-    passes) echo "base tensor program io graph ops" ;;
-    plan) echo "base tensor program graph" ;;
-    run) echo "base tensor program plan graph" ;;
-    models) echo "base tensor program io graph ops" ;;
-    engine) echo "base tensor program io graph ops passes plan run models" ;;
-    api) echo "base tensor program io graph ops passes plan run models engine" ;;
-    cli) echo "" ;;
-    *) echo "-" ;;
-  esac
-}
+declare -A layers=(
+  [base]=""
+  [tensor]="base"
+  [program]="base tensor"
+  [io]="base tensor"
+  [graph]="base tensor program"
+  [ops]="base tensor program graph"
+  [passes]="base tensor program io graph ops"
+  [plan]="base tensor program graph"
+  [run]="base tensor program plan graph"
+  [models]="base tensor program io graph ops"
+  [engine]="base tensor program io graph ops passes plan run models"
+  [api]="base tensor program io graph ops passes plan run models engine"
+  [cli]=""
+)
 
 bad=0
 complain() { echo "$1"; bad=1; }
 while IFS=: read -r file line text; do
   folder=${file#src/}; folder=${folder%%/*}
-  target=$(sed -E 's/.*#include "([^"]+)".*/\1/' <<<"$text")
+  target=${text#*\"}; target=${target%%\"*}
   case "$file" in *_test.c|*_fuzz.c|*_fake.h) continue ;; esac
   case "$target" in
     snug.h) [ "$folder" = api ] || [ "$folder" = cli ] || complain "$file:$line: only api/ and cli/ include snug.h" ; continue ;;
@@ -37,9 +34,9 @@ while IFS=: read -r file line text; do
   esac
   to=${target%%/*}
   [ "$to" = "$folder" ] && continue
-  list=$(allowed "$folder")
+  list=${layers[$folder]--}
   [ "$list" = "-" ] && { complain "$file:$line: folder '$folder' has no place in the list of layers"; continue; }
-  grep -qw -- "$to" <<<"$list" || complain "$file:$line: $folder/ may not include $target"
+  [[ " $list " == *" $to "* ]] || complain "$file:$line: $folder/ may not include $target"
 done < <(grep -rn --include='*.c' --include='*.h' --include='*.cu' '#include "' src)
 
 # Kernels see base, tensor and program only; run never sees the graph's nodes.

@@ -18,7 +18,7 @@ typedef struct sn_verb {
     const char *name, *about;
     const char *usage;          /* what follows "snug NAME" */
     const sn_option_group *own; /* options of this verb alone; may be NULL */
-    const char *groups;         /* titles of the engine's tables that it has all of */
+    const char *groups;         /* titles of the engine's tables that it has all of; "passes": the tables of all passes */
     const char *keys;           /* further options of the engine's tables */
     const char *often;          /* those that the short help shows, in order; NULL: all */
     const sn_default *defaults; /* ends with a NULL key */

@@ -5,6 +5,7 @@
 #include "api/api.h"
 #include "base/mem.h"
 #include "io/options_store.h"
+#include "passes/pass.h"
 
 bool sn_in_list(const char *list, const char *word) {
     size_t n = strlen(word);
@@ -27,6 +28,13 @@ static sn_status unknown_verb(const char *name) {
                    near ? "?" : "");
 }
 
+static bool verb_has_table(const sn_verb *verb, const sn_option_group *table) {
+    if (sn_in_list(verb->groups, table->title)) return true;
+    for (size_t i = 0; i < sn_n_passes && sn_in_list(verb->groups, "passes"); i++)
+        if (sn_passes[i].options == table) return true;
+    return false;
+}
+
 /* Copies a table with the verb's defaults; hides what the verb lacks. */
 static sn_status copy_table(const sn_verb *verb, const sn_option_group *from, bool whole, sn_option_group *to) {
     sn_option *options = sn_alloc(from->count * sizeof *options + 1);
@@ -36,7 +44,7 @@ static sn_status copy_table(const sn_verb *verb, const sn_option_group *from, bo
         options[i] = from->options[i];
         for (const sn_default *d = verb->defaults; d->key; d++)
             if (!strcmp(d->key, options[i].key)) options[i].default_text = d->text;
-        if (!whole && !sn_in_list(verb->groups, from->title) && !sn_in_list(verb->keys, options[i].key)) options[i].hidden = true;
+        if (!whole && !verb_has_table(verb, from) && !sn_in_list(verb->keys, options[i].key)) options[i].hidden = true;
     }
     return SN_OK;
 }

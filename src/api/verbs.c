@@ -91,7 +91,7 @@ static const sn_default quantised[] = {{"keep_quantised", "true"}, {"activations
 static const sn_default windows[] = {{"keep_quantised", "true"}, {"ctx_size", "512"}, {0}};
 static const sn_default none[] = {{0}};
 
-#define TRAINING_GROUPS "Training,Machine,Learning rate,LoRA,Quantised weights,Precision,Optimizer,Recomputation"
+#define TRAINING_GROUPS "Training,Machine,Learning rate,passes"
 #define SAMPLING "max_tokens,temperature,top_k,top_p,min_p,repetition_penalty,seed"
 #define MODEL_FORM "keep_quantised,activations,precision"
 
