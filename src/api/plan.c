@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "engine/adapter.h"
+#include "engine/fit.h"
 #include "engine/train.h"
 
 _Static_assert((int)SNUG_TIERS == (int)SN_TIER_COUNT && (int)SNUG_CLASSES == (int)SN_CLASS_COUNT, "snug.h's counts");
@@ -62,6 +63,14 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
         p->session = g.session;
     } else if (s == SN_OK) {
         s = sn_take_adapter(o, &recipe);
+        if (s == SN_OK && sn_options_given(recipe, "fit")) {
+            sn_options *fitted;
+            s = sn_fit_training(&m->model, recipe, &fitted);
+            if (fitted) {
+                sn_options_close(recipe);
+                recipe = fitted;
+            }
+        }
         if (s == SN_OK) s = sn_train_plan(&m->model, recipe, NULL, &p->session);
     }
     if (s == SN_OK) sn_bill_out(p->session.plan, recipe, &p->bill);

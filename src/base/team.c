@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 
-enum { SPINS = 20000, STACK_BYTES = 512 * 1024 };
+enum { SPINS = 20000, STACK_BYTES = 512 * 1024, MOST_TASKS = 1 << 30 };
 
 typedef struct member {
     sn_team *team;
@@ -24,12 +24,15 @@ typedef struct member {
 struct sn_team {
     int size, started;
     member *members;
-    sn_task_fn fn;
-    void *context;
-    int64_t n_tasks;
-    _Alignas(64) atomic_uint round; /* raised once for each call; futex word */
-    _Alignas(64) atomic_llong next;
-    _Alignas(64) atomic_uint busy; /* members that have not finished this round; futex word */
+    /* The call at work. A member that wakes late finds no task left and touches nothing: a task is claimed by one
+     * compare-and-swap on the round and the next index together, so it is never taken for another call's. The caller waits
+     * for the tasks, not for the members. */
+    _Atomic(sn_task_fn) fn;
+    _Atomic(void *) context;
+    atomic_uint n_tasks;
+    _Alignas(64) atomic_uint round;     /* raised once for each call; futex word */
+    _Alignas(64) atomic_ullong ticket;  /* round << 32 | next task */
+    _Alignas(64) atomic_uint done;      /* tasks that have ended; futex word */
     atomic_bool stop;
 };
 
@@ -51,9 +54,14 @@ static void wait_while(atomic_uint *word, unsigned seen) {
 
 static void run_tasks(sn_team *t, int index) {
     for (;;) {
-        int64_t task = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
-        if (task >= t->n_tasks) return;
-        t->fn(t->context, task, index);
+        unsigned long long ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
+        unsigned task = (unsigned)ticket, n = atomic_load_explicit(&t->n_tasks, memory_order_relaxed);
+        sn_task_fn fn = atomic_load_explicit(&t->fn, memory_order_relaxed);
+        void *context = atomic_load_explicit(&t->context, memory_order_relaxed);
+        if (task >= n) return;
+        if (!atomic_compare_exchange_weak_explicit(&t->ticket, &ticket, ticket + 1, memory_order_acq_rel, memory_order_acquire)) continue;
+        fn(context, task, index);
+        if (atomic_fetch_add_explicit(&t->done, 1, memory_order_acq_rel) + 1 == n && index != 0) futex_wake(&t->done);
     }
 }
 
@@ -72,7 +80,6 @@ static void *member_main(void *arg) {
         seen = atomic_load_explicit(&t->round, memory_order_acquire);
         if (atomic_load(&t->stop)) return NULL;
         run_tasks(t, m->index);
-        if (atomic_fetch_sub_explicit(&t->busy, 1, memory_order_acq_rel) == 1) futex_wake(&t->busy);
     }
 }
 
@@ -115,21 +122,40 @@ void sn_team_close(sn_team *t) {
 
 int sn_team_size(const sn_team *t) { return t ? t->size : 1; }
 
+typedef struct slice {
+    sn_task_fn fn;
+    void *context;
+    int64_t first;
+} slice;
+
+static void run_slice(void *context, int64_t task, int index) {
+    const slice *s = context;
+    s->fn(s->context, s->first + task, index);
+}
+
+static void run_round(sn_team *t, unsigned n, sn_task_fn fn, void *context) {
+    unsigned long long round = atomic_load_explicit(&t->round, memory_order_relaxed) + 1u;
+    atomic_store_explicit(&t->fn, fn, memory_order_relaxed);
+    atomic_store_explicit(&t->context, context, memory_order_relaxed);
+    atomic_store_explicit(&t->n_tasks, n, memory_order_relaxed);
+    atomic_store_explicit(&t->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->ticket, round << 32, memory_order_release);
+    atomic_fetch_add_explicit(&t->round, 1, memory_order_release);
+    futex_wake(&t->round);
+    run_tasks(t, 0);
+    for (unsigned ended; (ended = atomic_load_explicit(&t->done, memory_order_acquire)) != n;) wait_while(&t->done, ended);
+}
+
 void sn_team_run(sn_team *t, int64_t n_tasks, sn_task_fn fn, void *context) {
     if (!t || t->size == 1 || n_tasks <= 1) {
         for (int64_t i = 0; i < n_tasks; i++) fn(context, i, 0);
         return;
     }
-    t->fn = fn;
-    t->context = context;
-    t->n_tasks = n_tasks;
-    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
-    unsigned others = (unsigned)t->size - 1;
-    atomic_store_explicit(&t->busy, others, memory_order_relaxed);
-    atomic_fetch_add_explicit(&t->round, 1, memory_order_release);
-    futex_wake(&t->round);
-    run_tasks(t, 0);
-    for (unsigned left; (left = atomic_load_explicit(&t->busy, memory_order_acquire)) != 0;) wait_while(&t->busy, left);
+    for (int64_t first = 0; first < n_tasks; first += MOST_TASKS) { /* one round but for absurd numbers of tasks */
+        slice part = {fn, context, first};
+        unsigned n = (unsigned)(n_tasks - first < MOST_TASKS ? n_tasks - first : MOST_TASKS);
+        run_round(t, n, first ? run_slice : fn, first ? (void *)&part : context);
+    }
 }
 
 /* A cgroup's quota, "max 100000" or "150000 100000" (v2), or two files (v1); 0 when there is none. */

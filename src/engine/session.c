@@ -19,7 +19,8 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
 }
 
 sn_status sn_session_plan(sn_session *s, const sn_options *recipe) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, recipe), .staging = SN_STAGING_BYTES, .reuse = true};
+    (void)recipe;
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports), .staging = SN_STAGING_BYTES, .reuse = true};
     return sn_plan_make(s->job, &request, &s->plan);
 }
 

@@ -13,13 +13,14 @@ typedef struct sn_session {
     sn_job *job;
     sn_plan *plan;
     sn_run *run;
+    bool exports; /* writes a whole model at its end: see engine/reserved.c */
 } sn_session;
 
 /* Device and mesh from the recipe (device, threads, thread_ranks). */
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe);
 
-/* Bytes that no plan owns in a process that works with this model and device: see engine/reserved.c. */
-uint64_t sn_reserved_bytes(const sn_model *m, const sn_options *recipe);
+/* Bytes that no plan owns in a process that works with this model; exports: it writes a whole model at its end. See engine/reserved.c. */
+uint64_t sn_reserved_bytes(const sn_model *m, bool exports);
 
 /* Plans s->job. */
 sn_status sn_session_plan(sn_session *s, const sn_options *recipe);

@@ -9,6 +9,7 @@
 #include "base/system.h"
 #include "engine/adapter.h"
 #include "engine/export.h"
+#include "engine/fit.h"
 #include "engine/train_state.h"
 
 static bool wants_evaluation(const sn_options *r) {
@@ -18,7 +19,8 @@ static bool wants_evaluation(const sn_options *r) {
 
 static sn_status plan_training(sn_session *s, sn_model *model, const sn_options *recipe, const char *stop_after) {
     int64_t rows = sn_options_int(recipe, "per_device_train_batch_size"), cutoff = sn_options_int(recipe, "cutoff_len"), tokens;
-    *s = (sn_session){.model = model};
+    bool adapter_only = sn_options_bool(recipe, "lora") || sn_options_bool(recipe, "qlora");
+    *s = (sn_session){.model = model, .exports = !adapter_only || sn_options_bool(recipe, "gguf")};
     SN_TRY(sn_session_machine(s, recipe));
     if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
         return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
@@ -179,9 +181,18 @@ static sn_status train_loop(sn_training *t, double started) {
     return saved == t->counters.batch_step ? SN_OK : save_checkpoint(t);
 }
 
+/* The adapter, or the whole model as a Hugging Face folder; with `gguf` as OUT/model.gguf too. */
 static sn_status export_result(sn_training *t) {
-    if (sn_options_bool(t->recipe, "lora") || sn_options_bool(t->recipe, "qlora")) return sn_export_adapter(&t->session, t->recipe, t->model->path, t->out_dir);
-    return SN_OK;
+    sn_export_report report;
+    if (!t->model->has_weights && !t->model->tokenizer) return SN_OK; /* a bare shape: the checkpoint is all there is */
+    if (sn_options_bool(t->recipe, "lora") || sn_options_bool(t->recipe, "qlora"))
+        SN_TRY(sn_export_adapter(&t->session, t->recipe, t->model->path, t->out_dir));
+    else SN_TRY(sn_export_hf(&t->session, t->recipe, t->out_dir, SN_F32, &report));
+    if (!sn_options_bool(t->recipe, "gguf")) return SN_OK;
+    char *path = sn_path_join(t->out_dir, "model.gguf");
+    sn_status s = path ? sn_export_gguf(&t->session, t->recipe, path, SN_F32, &report) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    sn_free(path);
+    return s;
 }
 
 static sn_status finish(sn_training *t) {
@@ -208,11 +219,16 @@ static sn_status run_training(sn_training *t, const char *data) {
         SN_TRY(sn_adapter_recipe(adapter, t->recipe, &t->own_recipe));
         t->recipe = t->own_recipe;
     }
+    sn_options *fitted;
+    SN_TRY(sn_fit_training(t->model, t->recipe, &fitted));
+    if (fitted) {
+        sn_options_close(t->own_recipe);
+        t->recipe = t->own_recipe = fitted;
+    }
     SN_TRY(plan_training(&t->session, t->model, t->recipe, NULL));
     SN_TRY(sn_session_plan(&t->session, t->recipe));
     t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->session.cluster.mesh.size[SN_MESH_DP];
     if (t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, t->session.plan);
-    SN_TRY(sn_session_check_budget(&t->session, t->recipe));
     t->ranks = t->session.cluster.mesh.size[SN_MESH_DP];
     t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");
     t->accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps");

@@ -32,6 +32,12 @@ static bool all_uses_accept(const sn_job *job, sn_pid p, sn_dtype form) {
     return true;
 }
 
+/* A model without files is planned as its usual 4-bit GGUF: q4_0 matrices, q8_0 embedding. */
+static sn_dtype form_of_shape(const sn_persistent *e) {
+    if (e->shape.rank != 2 || e->shape.d[1] % 32 || e->axes[1] == SN_AXIS_RANK || e->axes[0] == SN_AXIS_RANK) return SN_F32;
+    return e->axes[0] == SN_AXIS_VOCAB ? SN_Q8_0 : SN_Q4_0;
+}
+
 static void set_form(sn_job *job, sn_pid p, sn_dtype form) {
     job->persistent[p].rest.form = form;
     for (int k = 0; k < job->n_graphs; k++) {
@@ -46,8 +52,10 @@ sn_status sn_pass_quantise(sn_job *job, const sn_options *recipe, const sn_clust
     (void)cluster;
     if (!sn_options_bool(recipe, "qlora") && !sn_options_bool(recipe, "keep_quantised")) return SN_OK;
     for (size_t p = 0; p < job->n_persistent; p++) {
-        const sn_persistent *e = &job->persistent[p];
-        if (e->trainable || e->class_of != SN_CLASS_WEIGHTS || !sn_dtype_is_quantised(e->source.form) || e->source.file < 0) continue;
+        sn_persistent *e = &job->persistent[p];
+        if (e->trainable || e->class_of != SN_CLASS_WEIGHTS) continue;
+        if (e->source.file < 0) e->source.form = form_of_shape(e);
+        if (!sn_dtype_is_quantised(e->source.form)) continue;
         if (all_uses_accept(job, (sn_pid)p, e->source.form)) set_form(job, (sn_pid)p, e->source.form);
     }
     bool q8 = !strcmp(sn_options_string(recipe, "activations"), "q8");

@@ -1,0 +1,19 @@
+/* Making a job fit its budget: candidates are really built and planned, and the fastest that fits is taken. */
+#ifndef SN_ENGINE_FIT_H
+#define SN_ENGINE_FIT_H
+
+#include "engine/session.h"
+
+/* The bytes that a rank may take under the recipe: `memory` (device=, or a bare number), else what the cgroup and the
+ * machine have free, divided by the ranks. */
+uint64_t sn_fit_budget(const sn_options *recipe, int ranks);
+
+/* Plans the training job of `recipe`; when it is over the budget and `fit` is on or any, looks for the cheapest change:
+ * bit-exact ones first (recomputation), then the same step in smaller micro-batches, then, with any, other forms
+ * (moments, 16-bit precision, LoRA, QLoRA). Among the candidates of the first kind that has one that fits, the fastest
+ * by op costs and the machine's probe is taken. *chosen is the changed recipe (sn_options_close), or NULL when nothing was
+ * changed; what was chosen, and the next two, are logged. SN_ERR_BUDGET when nothing fits, or when fit is off: the message
+ * has the bytes missing and the cheapest change that would fit. */
+sn_status sn_fit_training(sn_model *model, const sn_options *recipe, sn_options **chosen);
+
+#endif
