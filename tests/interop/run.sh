@@ -19,7 +19,7 @@ run() {
 run "export" python tests/interop/export_interop.py $build/export_driver "$model" "$work/export"
 
 # 20 steps of full fine-tuning on ready-made rows of 256 tokens, one row a batch.
-$build/snug merge "$model" --out "$work/hf" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+$build/snug merge "$model" --form f32 --out "$work/hf" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 python - "$work/rows.jsonl" <<'PYTHON'
 import json, random, sys
 random.seed(1)
