@@ -50,9 +50,9 @@ static sn_status copy_table(const sn_verb *verb, const sn_option_group *from, bo
 }
 
 /* Names that the verb's own options use are taken from the engine's tables: -p, -f, -n mean what the verb says. */
-static void drop_taken_aliases(const sn_option_group *own, sn_option *option, sn_pool *pool) {
+static sn_status drop_taken_aliases(const sn_option_group *own, sn_option *option, sn_pool *pool) {
     char kept[256] = "";
-    if (!option->aliases) return;
+    if (!option->aliases) return SN_OK;
     for (const char *a = option->aliases; *a;) {
         size_t n = strcspn(a, ",");
         char one[64];
@@ -63,7 +63,9 @@ static void drop_taken_aliases(const sn_option_group *own, sn_option *option, sn
         if (!taken) snprintf(kept + strlen(kept), sizeof kept - strlen(kept), "%s%s", *kept ? "," : "", one);
         a += n + (a[n] == ',');
     }
-    if (strlen(kept) != strlen(option->aliases)) option->aliases = *kept ? sn_pool_strdup(pool, kept) : NULL;
+    if (strlen(kept) == strlen(option->aliases)) return SN_OK;
+    option->aliases = *kept ? sn_pool_strdup(pool, kept) : NULL;
+    return *kept && !option->aliases ? sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the names of option %s", option->key) : SN_OK;
 }
 
 static sn_status build_tables(snug_options *o) {
@@ -77,7 +79,7 @@ static sn_status build_tables(snug_options *o) {
         sn_option_group *table = &o->tables[o->n_groups++];
         SN_TRY(copy_table(o->verb, engine[i], false, table));
         for (size_t k = 0; k < table->count && o->verb->own; k++)
-            drop_taken_aliases(o->verb->own, (sn_option *)&table->options[k], &o->texts);
+            SN_TRY(drop_taken_aliases(o->verb->own, (sn_option *)&table->options[k], &o->texts));
     }
     SN_TRY(copy_table(o->verb, &sn_common_options, true, &o->tables[o->n_groups++]));
     for (size_t i = 0; i < o->n_groups; i++) o->groups[i] = &o->tables[i];

@@ -55,6 +55,7 @@ void *sn_pool_alloc(sn_pool *p, size_t bytes) {
         p->chunks = chunk;
         p->used = 0;
         p->size = size;
+        p->total += size;
     }
     void *at = p->chunks->bytes + p->used;
     p->used += bytes;
@@ -85,7 +86,7 @@ void sn_pool_free(sn_pool *p) {
         sn_free(p->chunks);
         p->chunks = next;
     }
-    p->used = p->size = 0;
+    p->used = p->size = p->total = 0;
 }
 
 sn_status sn_grow(void **items, size_t count, size_t *capacity, size_t item_size) {

@@ -33,7 +33,8 @@ static inline size_t sn_round_up(size_t n, size_t to) { return (n + to - 1) / to
  * sn_pool_alloc returns zeroed memory aligned to 16, or NULL. */
 typedef struct sn_pool {
     struct sn_pool_chunk *chunks;
-    size_t used, size;
+    size_t used, size; /* of the newest chunk */
+    size_t total;      /* bytes of all chunks */
 } sn_pool;
 void *sn_pool_alloc(sn_pool *p, size_t bytes);
 char *sn_pool_strdup(sn_pool *p, const char *s);

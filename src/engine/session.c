@@ -1,5 +1,6 @@
 #include "engine/session.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe)
 }
 
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm) {
+    malloc_trim(0); /* what planning needed for a while goes back before the arenas come */
     SN_TRY(sn_run_open(s->plan, &s->device, comm, &s->run));
     if (!s->device.map) return SN_OK;
     SN_TRY(sn_load_weights(s->run, s->job, s->model, (uint64_t)sn_options_int(recipe, "seed")));

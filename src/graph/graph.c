@@ -37,6 +37,15 @@ void sn_job_free(sn_job *job) {
     sn_free(job);
 }
 
+size_t sn_job_bytes(const sn_job *job) {
+    size_t sum = job->pool.total + job->n_persistent * sizeof *job->persistent;
+    for (int i = 0; i < job->n_graphs; i++) {
+        const sn_graph *g = job->graphs[i];
+        sum += g->n_values * sizeof *g->values + g->n_nodes * sizeof *g->nodes + g->n_order * sizeof *g->order + g->n_of_persistent * sizeof *g->of_persistent;
+    }
+    return sum;
+}
+
 sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role) {
     if (job->n_graphs == SN_MAX_PROGRAMS) {
         sn_fail(SN_ERR_INTERNAL, "a job holds at most %d programs", SN_MAX_PROGRAMS);

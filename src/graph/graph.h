@@ -160,6 +160,9 @@ typedef struct sn_job {
 sn_status sn_job_new(sn_job **out);
 void sn_job_free(sn_job *job);
 
+/* Bytes that the job's graphs and tables hold. */
+size_t sn_job_bytes(const sn_job *job);
+
 /* Adds an empty program; name is copied. NULL with the error set when it cannot. */
 sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role);
 sn_graph *sn_job_graph(const sn_job *job, const char *name); /* NULL: no such program */

@@ -90,8 +90,11 @@ static void fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint64_t s
 
 void sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request) {
     for (int t = 0; t < SN_TIER_COUNT; t++) fill_tier(plan, job, (sn_tier)t, t == SN_TIER_DEVICE ? request->staging : 0);
-    plan->bill.reserved = request->reserved;
-    plan->bill.total = plan->bill.by_tier[SN_TIER_DEVICE] + plan->bill.by_tier[SN_TIER_HOST] + request->reserved;
+    size_t tables = sn_job_bytes(job) + plan->n_persistent * sizeof *plan->persistent; /* graphs and programs themselves */
+    for (int k = 0; k < plan->n_programs; k++)
+        tables += plan->programs[k].program.count * sizeof(sn_instr) + plan->programs[k].n_lives * sizeof(sn_life);
+    plan->bill.reserved = request->reserved + sn_round_up(tables, 4096);
+    plan->bill.total = plan->bill.by_tier[SN_TIER_DEVICE] + plan->bill.by_tier[SN_TIER_HOST] + plan->bill.reserved;
 }
 
 
