@@ -66,6 +66,7 @@ static sn_status store(backward *b, sn_pid p, sn_vid contribution) {
         sn_use_persistent(g, q); /* makes room in the map */
         SN_TRY(g->status);
         g->values[v].persistent = q;
+        g->values[v].name = g->job->persistent[q].name;
         g->values[v].class_of = SN_CLASS_GRADIENTS;
         g->values[v].rest = g->job->persistent[q].rest;
         g->of_persistent[q] = v;

@@ -80,6 +80,18 @@ static sn_vid sum_over_ranks(sn_graph *g, sn_vid v) {
     return whole;
 }
 
+/* The ways that the table has: as it is, and partial -> whole over dp. */
+static sn_status check_way(const sn_graph *g, const sn_node *n, int i, const sn_value *v) {
+    if (!n->in[i].has_split) return SN_OK;
+    static const char *const kinds[] = {"whole", "shard", "partial", "at"};
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        sn_split_kind from = (sn_split_kind)v->result.axis[a].kind, to = (sn_split_kind)n->in[i].split.axis[a].kind;
+        if (g->job->mesh.size[a] <= 1 || from == to || (a == SN_MESH_DP && from == SN_PARTIAL && to == SN_WHOLE)) continue;
+        return sn_fail(SN_ERR_PLAN, "%s: no way from %s to %s for input %d of %s %s", g->name, kinds[from], kinds[to], i, sn_ops[n->op]->name, n->name);
+    }
+    return SN_OK;
+}
+
 static sn_status move_use(mover *m, sn_nid id, int i) {
     sn_graph *g = m->g;
     sn_use use = g->nodes[id].in[i];
@@ -87,6 +99,7 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
     sn_value v = g->values[use.value];
     const sn_node *n = &g->nodes[id];
     sn_vid at = use.value, found;
+    SN_TRY(check_way(g, n, i, &v));
     bool mutated = sn_ops[n->op]->mutates >> i & 1;
     sn_insert_before(g, id, "move");
     if (!(m->cluster->addresses >> v.rest.tier & 1) && v.producer == SN_NONE && !mutated) {

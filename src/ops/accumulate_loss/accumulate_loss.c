@@ -12,10 +12,17 @@ static sn_status shape(sn_call *c) {
     return sn_need_form("accumulate_loss", c, 2, "labels", SN_I32);
 }
 
+/* Each rank adds its own tokens: the totals of the ranks are summands, which the engine adds in rank order. */
+static const char *axes(const sn_call *c) {
+    (void)c;
+    return "S,t,t->";
+}
+
 const sn_op sn_op_accumulate_loss = {.name = "accumulate_loss",
                                      .min_in = 3,
                                      .max_in = 3,
                                      .n_out = 0,
                                      .mutates = 1u << 0,
                                      .shape = shape,
+                                     .axes = axes,
                                      .kernels = {sn_accumulate_loss_cpu}};
