@@ -39,10 +39,11 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-/* h: heads. q, k, v and lse have different extents along it but are split alike, a key/value head with its queries. */
+/* t: tokens; a shard holds whole sequences, and seq_start counts within it. h: heads. q, k, v and lse have different extents
+ * along it but are split alike, a key/value head with its queries. */
 static const char *axes(const sn_call *c) {
     (void)c;
-    return "Th,Th,Th,T->Th,Th";
+    return "th,th,th,t->th,th";
 }
 
 static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *want, sn_vid *din) {

@@ -25,9 +25,9 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-static const char *axes(const sn_call *c) { /* h: heads, as in attention */
+static const char *axes(const sn_call *c) { /* as in attention */
     (void)c;
-    return "Th,Th,Th,Th,Th,Th,T->Th,Th,Th";
+    return "th,th,th,th,th,th,t->th,th,th";
 }
 
 static sn_cost cost(const sn_call *c) { /* five products a pair; the kernels do seven, for want of atomics */
