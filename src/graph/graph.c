@@ -126,6 +126,7 @@ sn_vid sn_input(sn_graph *g, const char *name, sn_dtype dtype, sn_shape shape) {
 
 sn_vid sn_use_persistent(sn_graph *g, sn_pid p) {
     if (g->status != SN_OK) return SN_NONE;
+    if (p == SN_NONE) return stuck(g, SN_ERR_NO_MEMORY); /* sn_job_add_persistent failed, and left the message */
     if (p >= g->job->n_persistent) return stuck(g, sn_fail(SN_ERR_INTERNAL, "%s: no persistent value %u", g->name, p));
     if (p >= g->n_of_persistent) {
         size_t n = g->job->n_persistent + 64;

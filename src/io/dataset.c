@@ -10,8 +10,21 @@
 #include "base/mem.h"
 #include "io/dataset_impl.h"
 
+static sn_status no_tokenizer(const sn_encoder *e, const char *text, size_t n, unsigned flags, sn_ids *out) {
+    (void)e, (void)text, (void)n, (void)flags, (void)out;
+    return sn_fail(SN_ERR_USAGE, "the model has no tokenizer: its data must be rows of input_ids");
+}
+
+static bool nothing_special(const sn_encoder *e, int32_t id) {
+    (void)e, (void)id;
+    return false;
+}
+
+/* Stands in where there is none. */
+static const sn_encoder no_encoder = {.encode = no_tokenizer, .is_special = nothing_special, .bos = -1, .eos = -1};
+
 static sn_status check_options(const sn_dataset_options *o) {
-    if (!o->path || !o->encoder) return sn_fail(SN_ERR_USAGE, "a dataset needs a path and an encoder");
+    if (!o->path) return sn_fail(SN_ERR_USAGE, "a dataset needs a path");
     if (o->cutoff_len < 2 || o->cutoff_len > INT32_MAX / 2)
         return sn_fail(SN_ERR_USAGE, "cutoff_len is %lld, not 2 or more", (long long)o->cutoff_len);
     return SN_OK;
@@ -59,6 +72,7 @@ sn_status sn_dataset_open(const sn_dataset_options *o, sn_dataset **out) {
     sn_str_printf(&index_path, "%s%s", o->index_path ? o->index_path : o->path, o->index_path ? "" : ".snug-idx");
     d->index_path = index_path.data;
     d->path = sn_strdup(o->path);
+    if (!d->o.encoder) d->o.encoder = &no_encoder;
     sn_status s = index_path.failed || !d->path ? sn_fail(SN_ERR_NO_MEMORY, "%s: cannot allocate a path", o->path) : SN_OK;
     if (s == SN_OK) s = sn_file_open(d->path, &d->fd, &d->file_size);
     if (s == SN_OK) s = sn_index_open(d);

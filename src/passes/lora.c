@@ -45,7 +45,7 @@ static sn_vid factor(sn_graph *g, const sn_persistent *base, const char *module,
     sn_pid p = sn_job_find(g->job, name);
     if (p == SN_NONE) {
         p = sn_job_add_persistent(g->job, name, SN_CLASS_WEIGHTS, SN_F32, shape);
-        if (p == SN_NONE) return SN_NONE;
+        if (p == SN_NONE) return sn_use_persistent(g, p); /* the graph keeps the error */
         sn_persistent *e = &g->job->persistent[p];
         e->trainable = e->decays = true;
         e->layer = layer;

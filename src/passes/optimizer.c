@@ -61,6 +61,7 @@ static sn_status update_parameter(update *u, sn_pid p, sn_pid gradient, int inde
     if (u->sgd) {
         double momentum = sn_options_float(r, "momentum");
         sn_pid m = momentum > 0 ? child(job, p, "momentum", u->moments) : SN_NONE;
+        if (momentum > 0 && m == SN_NONE) return sn_fail(SN_ERR_NO_MEMORY, "cannot add the momentum of %s", name);
         a.i[SN_SGD_PARAMETER] = index;
         a.f[SN_SGD_MOMENTUM] = momentum;
         a.f[SN_SGD_WEIGHT_DECAY] = decay;

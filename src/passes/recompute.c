@@ -1,6 +1,7 @@
 /* Activation recomputation: backward uses are fed by clones of the forward nodes of their segment, so that activations
  * inside a segment die in forward. A clone is the same kernel on the same inputs with the same random site, hence the
  * same bits. Source: Chen et al. 2016 (arXiv 1604.06174). */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +89,11 @@ sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_clus
     if (!strcmp(text, "none") || !strcmp(text, "off") || !strcmp(text, "false")) return SN_OK;
     if (!strcmp(text, "all") || !strcmp(text, "on") || !strcmp(text, "true")) every = 1;
     else if (!strcmp(text, "attention")) every = 0;
-    else if (!strncmp(text, "every:", 6)) every = atoi(text + 6) > 0 ? atoi(text + 6) : -1;
+    else if (!strncmp(text, "every:", 6)) {
+        char *end;
+        long k = strtol(text + 6, &end, 10);
+        every = end != text + 6 && !*end && k > 0 && k <= INT_MAX ? (int)k : -1;
+    }
     if (every < 0) return sn_fail(SN_ERR_USAGE, "recompute is '%s', wanted none, attention, every:k or all", text);
     for (int k = 0; k < job->n_graphs; k++)
         if (sn_role_trains(job->graphs[k]->role)) SN_TRY(recompute_graph(job->graphs[k], every));

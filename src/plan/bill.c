@@ -5,11 +5,11 @@
 #include "base/str.h"
 #include "plan/plan.h"
 
-static uint32_t peak_of(const sn_planned *p, sn_tier tier, uint64_t *bytes) {
-    uint32_t best = 0;
+static sn_status peak_of(const sn_planned *p, sn_tier tier, uint32_t *at, uint64_t *bytes) {
+    *at = 0;
     *bytes = 0;
     int64_t *change = sn_alloc_zero((size_t)p->program.count + 2, sizeof *change);
-    if (!change) return 0;
+    if (!change) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the bill");
     for (size_t i = 0; i < p->n_lives; i++)
         if (p->lives[i].tier == tier) {
             change[p->lives[i].first] += (int64_t)p->lives[i].bytes;
@@ -20,11 +20,11 @@ static uint32_t peak_of(const sn_planned *p, sn_tier tier, uint64_t *bytes) {
         live += change[k];
         if ((uint64_t)live > *bytes) {
             *bytes = (uint64_t)live;
-            best = k;
+            *at = k;
         }
     }
     sn_free(change);
-    return best;
+    return SN_OK;
 }
 
 static void note_largest(sn_bill *bill, const char *name, sn_class class_of, uint64_t bytes) {
@@ -38,14 +38,15 @@ static void note_largest(sn_bill *bill, const char *name, sn_class class_of, uin
     bill->largest[at].bytes = bytes;
 }
 
-static void fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint64_t staging) {
+static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint64_t staging) {
     sn_bill *bill = &plan->bill;
     const sn_planned *peak_program = NULL;
     uint32_t peak = 0;
     uint64_t most = 0, arena = 0, bound = 0;
     for (int k = 0; k < plan->n_programs; k++) {
         uint64_t live, size = plan->programs[k].program.transient_bytes[tier];
-        uint32_t at = peak_of(&plan->programs[k], tier, &live);
+        uint32_t at;
+        SN_TRY(peak_of(&plan->programs[k], tier, &at, &live));
         if (size > arena) arena = size;
         if (live > bound) bound = live;
         if (!peak_program || live > most) {
@@ -86,15 +87,17 @@ static void fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint64_t s
         bill->peak_program = peak_program ? peak_program->program.name : "load";
         bill->peak_op = peak_program && peak_program->program.count ? peak_program->program.instrs[peak].name : "load";
     }
+    return SN_OK;
 }
 
-void sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request) {
-    for (int t = 0; t < SN_TIER_COUNT; t++) fill_tier(plan, job, (sn_tier)t, t == SN_TIER_DEVICE ? request->staging : 0);
+sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request) {
+    for (int t = 0; t < SN_TIER_COUNT; t++) SN_TRY(fill_tier(plan, job, (sn_tier)t, t == SN_TIER_DEVICE ? request->staging : 0));
     size_t tables = sn_job_bytes(job) + plan->n_persistent * sizeof *plan->persistent; /* graphs and programs themselves */
     for (int k = 0; k < plan->n_programs; k++)
         tables += plan->programs[k].program.count * sizeof(sn_instr) + plan->programs[k].n_lives * sizeof(sn_life);
     plan->bill.reserved = request->reserved + sn_round_up(tables, 4096);
     plan->bill.total = plan->bill.by_tier[SN_TIER_DEVICE] + plan->bill.by_tier[SN_TIER_HOST] + plan->bill.reserved;
+    return SN_OK;
 }
 
 

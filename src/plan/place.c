@@ -86,14 +86,13 @@ static void promote(sn_block *blocks, size_t n, item *items, uint64_t top) {
     }
 }
 
-uint64_t sn_place_bound(const sn_block *blocks, size_t n, uint32_t *at) {
-    uint64_t bound = 0;
+static sn_status live_maximum(const sn_block *blocks, size_t n, uint64_t *bound) {
     uint32_t end = 0;
-    if (at) *at = 0;
+    *bound = 0;
     for (size_t i = 0; i < n; i++)
         if (blocks[i].last > end) end = blocks[i].last;
     int64_t *change = sn_alloc_zero((size_t)end + 2, sizeof *change);
-    if (!change) return 0;
+    if (!change) return sn_fail(SN_ERR_NO_MEMORY, "cannot place %zu blocks", n);
     for (size_t i = 0; i < n; i++) {
         change[blocks[i].first] += (int64_t)blocks[i].bytes;
         change[blocks[i].last + 1] -= (int64_t)blocks[i].bytes;
@@ -101,13 +100,10 @@ uint64_t sn_place_bound(const sn_block *blocks, size_t n, uint32_t *at) {
     int64_t live = 0;
     for (uint32_t t = 0; t <= end; t++) {
         live += change[t];
-        if ((uint64_t)live > bound) {
-            bound = (uint64_t)live;
-            if (at) *at = t;
-        }
+        if ((uint64_t)live > *bound) *bound = (uint64_t)live;
     }
     sn_free(change);
-    return bound;
+    return SN_OK;
 }
 
 sn_status sn_place(sn_block *blocks, size_t n, uint64_t *arena) {
@@ -115,7 +111,8 @@ sn_status sn_place(sn_block *blocks, size_t n, uint64_t *arena) {
     if (!n) return SN_OK;
     scratch s = {.items = sn_alloc(n * sizeof *s.items), .placed = sn_alloc((n + 1) * sizeof *s.placed), .best = sn_alloc(n * sizeof *s.best)};
     sn_status status = s.items && s.placed && s.best ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot place %zu blocks", n);
-    uint64_t bound = sn_place_bound(blocks, n, NULL), best = UINT64_MAX;
+    uint64_t bound = 0, best = UINT64_MAX;
+    if (status == SN_OK) status = live_maximum(blocks, n, &bound);
     for (int o = 0; status == SN_OK && o < N_ORDERS && best > bound; o++) {
         for (size_t i = 0; i < n; i++) s.items[i] = (item){key_of(&blocks[i], (order)o), (uint32_t)i};
         qsort(s.items, n, sizeof *s.items, by_key_down);

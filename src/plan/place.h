@@ -19,7 +19,4 @@ enum { SN_ALIGN = 64 };
  * Tries several orders (size, area, lifetime, start), then improves the best by moving the blocks at the top first. */
 sn_status sn_place(sn_block *blocks, size_t n, uint64_t *arena);
 
-/* The largest sum of bytes that live at once: no placement can be smaller. */
-uint64_t sn_place_bound(const sn_block *blocks, size_t n, uint32_t *at);
-
 #endif

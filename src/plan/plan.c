@@ -337,13 +337,12 @@ sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_pla
     sn_status s = place_io(plan, job);
     if (s == SN_OK) s = place_persistent(plan, job);
     for (int k = 0; s == SN_OK && k < job->n_graphs; k++) s = plan_program(plan, job, k, request);
+    if (s == SN_OK) s = sn_plan_fill_bill(plan, job, request);
     if (s != SN_OK) {
         sn_plan_free(plan);
         *out = NULL;
-        return s;
     }
-    sn_plan_fill_bill(plan, job, request);
-    return SN_OK;
+    return s;
 }
 
 void sn_plan_free(sn_plan *plan) {

@@ -105,7 +105,7 @@ void sn_plan_html(const sn_plan *plan, const sn_job *job, struct sn_str *out);
 
 /* Internal to plan/: sets waits and signals of a program from the bytes its instructions touch; fills the bill. */
 void sn_plan_queues(sn_program *p);
-void sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request);
+sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request);
 bool sn_args_conflict(const sn_instr *a, const sn_instr *b);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "engine/load.h"
 
 sn_model_config tiny_llama(void) {
     sn_model_config c = {.vocab_size = TINY_VOCAB, .hidden_size = 32, .intermediate_size = 56, .num_layers = 2, .num_heads = 4, .num_kv_heads = 2,
@@ -24,29 +25,42 @@ sn_model_config tiny_gpt2(void) {
     return c;
 }
 
-static void set_options(sn_options *o, const char *text) {
+sn_options *tiny_recipe(const char *options) {
     char copy[512];
-    snprintf(copy, sizeof copy, "%s", text);
+    sn_options *o;
+    assert_ok(sn_recipe_new(&o));
+    snprintf(copy, sizeof copy, "%s", options);
     for (char *save = NULL, *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
         char *equals = strchr(word, '=');
         assert_non_null(equals);
         *equals = 0;
         assert_ok(sn_options_set(o, word, equals + 1, SN_FROM_COMMAND_LINE, "test"));
     }
+    return o;
 }
 
-void tiny_open(tiny *t, const sn_model_config *config, const char *options, const char *device, bool reuse) {
-    *t = (tiny){.config = *config, .tokens = 48};
-    assert_ok(sn_recipe_new(&t->recipe));
-    set_options(t->recipe, options);
-    assert_ok(sn_device_find(device, (int)sn_options_int(t->recipe, "threads") ? (int)sn_options_int(t->recipe, "threads") : 2, &t->device));
+static void open_run(tiny *t, const sn_model_config *config, const sn_parameters *parameters, const char *options, const char *device, bool reuse) {
+    *t = (tiny){.config = *config, .tokens = 48, .recipe = tiny_recipe(options)};
+    int threads = (int)sn_options_int(t->recipe, "threads");
+    assert_ok(sn_device_find(device, threads ? threads : 2, &t->device));
     t->cluster.addresses = t->device.shape.addresses;
     for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
     sn_training_shape shape = {.tokens = t->tokens, .accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps"), .evaluate = true};
-    assert_ok(sn_job_for_training(config, NULL, &shape, t->recipe, &t->cluster, NULL, &t->job));
-    sn_plan_request request = {.device = t->device.shape, .reuse = reuse};
+    assert_ok(sn_job_for_training(config, parameters, &shape, t->recipe, &t->cluster, NULL, &t->job));
+    sn_plan_request request = {.device = t->device.shape, .staging = parameters ? SN_STAGING_BYTES : 0, .reuse = reuse};
     assert_ok(sn_plan_make(t->job, &request, &t->plan));
     assert_ok(sn_run_open(t->plan, &t->device, NULL, &t->run));
+}
+
+void tiny_open_model(tiny *t, sn_model *model, const char *options, const char *device) {
+    sn_parameters parameters = sn_model_parameters(model);
+    open_run(t, model->config, &parameters, options, device, true);
+    assert_ok(sn_load_weights(t->run, t->job, model, 7));
+}
+
+void tiny_open(tiny *t, const sn_model_config *config, const char *options, const char *device, bool reuse) {
+    open_run(t, config, NULL, options, device, reuse);
+    if (!t->device.map) return;
     for (size_t p = 0; p < t->job->n_persistent; p++) {
         sn_persistent *e = &t->job->persistent[p];
         if (e->class_of == SN_CLASS_WEIGHTS && e->source.init == SN_INIT_ZERO) { /* LoRA's B and biases: nothing may hide behind zeros */
@@ -100,7 +114,7 @@ double tiny_step(tiny *t, int step, float *norm) {
     memset(sn_run_persistent(t->run, loss), 0, 16);
     for (int64_t m = 0; m < steps; m++) {
         const char *name = m ? "forward_backward_next" : "forward_backward";
-        tiny_fill(t, name, step * 10 + (int)m, (int)m % 2);
+        tiny_fill(t, name, (t->one_batch ? 0 : step * 10) + (int)m, (int)m % 2);
         assert_ok(sn_run_program(t->run, sn_job_graph_index(t->job, name), (int)m % 2));
     }
     int update = sn_job_graph_index(t->job, "update");

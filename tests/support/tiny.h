@@ -3,6 +3,7 @@
 #define SN_TESTS_TINY_H
 
 #include "engine/job.h"
+#include "engine/model.h"
 #include "run/run.h"
 #include "support/support.h"
 
@@ -15,6 +16,7 @@ typedef struct tiny {
     sn_plan *plan;
     sn_run *run;
     int64_t tokens;
+    bool one_batch; /* every step sees the data of step 0 */
 } tiny;
 
 enum { TINY_VOCAB = 97 };
@@ -24,7 +26,13 @@ sn_model_config tiny_gpt2(void);
 
 /* options: "lora=on lora_rank=4 recompute=all"; device: "cpu", "cpu-split"; reuse: as sn_plan_request. */
 void tiny_open(tiny *t, const sn_model_config *config, const char *options, const char *device, bool reuse);
+
+/* The same with the weights of an opened model. */
+void tiny_open_model(tiny *t, sn_model *model, const char *options, const char *device);
 void tiny_close(tiny *t);
+
+/* A recipe with these options set: "lora=on lora_rank=4". */
+sn_options *tiny_recipe(const char *options);
 
 /* Fills the inputs of program `name` with the batch numbered `step`: packed rows of varied length, some labels -100. */
 void tiny_fill(tiny *t, const char *name, int step, int slot);

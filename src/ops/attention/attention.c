@@ -39,8 +39,8 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-/* t: tokens. Only whole sequences may go to another rank: seq_start counts from the first token at hand.
- * h: heads. q, k, v and lse have different extents along it but are split alike, a key/value head with its queries. */
+/* t: tokens; a shard holds whole sequences, and seq_start counts within it. h: heads. q, k, v and lse have different extents
+ * along it but are split alike, a key/value head with its queries. */
 static const char *axes(const sn_call *c) {
     (void)c;
     return "th,th,th,t->th,th";

@@ -25,7 +25,7 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-static const char *axes(const sn_call *c) { /* h: heads, as in attention */
+static const char *axes(const sn_call *c) { /* as in attention */
     (void)c;
     return "th,th,th,th,th,th,t->th,th,th";
 }
