@@ -180,8 +180,13 @@ static sn_status train_loop(sn_training *t, double started) {
 }
 
 static sn_status export_result(sn_training *t) {
-    if (sn_options_bool(t->recipe, "lora") || sn_options_bool(t->recipe, "qlora")) return sn_export_adapter(&t->session, t->recipe, t->model->path, t->out_dir);
-    return SN_OK;
+    if (sn_options_bool(t->recipe, "lora") || sn_options_bool(t->recipe, "qlora")) SN_TRY(sn_export_adapter(&t->session, t->recipe, t->model->path, t->out_dir));
+    else SN_TRY(sn_export_hf(&t->session, t->recipe, t->out_dir, SN_FORM_SOURCE, NULL));
+    if (!sn_options_bool(t->recipe, "gguf")) return SN_OK;
+    char *path = sn_path_join(t->out_dir, "model.gguf");
+    sn_status s = path ? sn_export_gguf(&t->session, t->recipe, path, SN_FORM_SOURCE, NULL) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    sn_free(path);
+    return s;
 }
 
 static sn_status finish(sn_training *t) {
