@@ -92,7 +92,8 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
     sn_str_printf(&partial, "%s.partial", final.data);
     sn_str_printf(&state, "%s/state.safetensors", partial.data);
     sn_str_printf(&manifest, "%s/manifest.json", partial.data);
-    sn_status status = final.failed || partial.failed || state.failed || manifest.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot name a checkpoint") : SN_OK;
+    bool named = !final.failed && !partial.failed && !state.failed && !manifest.failed;
+    sn_status status = named ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot name a checkpoint");
     if (status == SN_OK) status = sn_remove_tree(partial.data);
     if (status == SN_OK) status = sn_make_dirs(partial.data);
     if (status == SN_OK) status = write_state(s, state.data, &tensors);
@@ -111,7 +112,7 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
     if (status == SN_OK && rename(partial.data, final.data)) status = sn_fail(SN_ERR_FILE, "cannot rename %s", partial.data);
     if (status == SN_OK) status = sn_sync_dir(out_dir);
     if (status == SN_OK) remove_old(out_dir, keep, (long)c->batch_step);
-    else sn_remove_tree(partial.data);
+    else if (named) sn_remove_tree(partial.data);
     sn_str_free(&final);
     sn_str_free(&partial);
     sn_str_free(&state);
