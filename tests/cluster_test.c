@@ -5,7 +5,8 @@
 
 #include "support/tiny.h"
 
-static const char *const recipes[] = {"seed=1", "recompute=all gradient_accumulation_steps=2", "lora=on", "precision=bf16 recompute=attention"};
+static const char *const recipes[] = {"seed=1", "recompute=all gradient_accumulation_steps=2", "lora=on",
+                                      "precision=bf16 recompute=attention"};
 
 static sn_plan *plan_rank(const tiny *t, int rank) {
     sn_plan *plan;
@@ -34,9 +35,11 @@ static uint32_t next_collective(const sn_program *p, uint32_t k) {
 /* Compares program p of a rank with rank 0's; returns how many collectives there are. */
 static int compare_programs(const sn_program *p, const sn_program *q) {
     int count = 0;
-    for (uint32_t i = next_collective(p, 0), j = next_collective(q, 0); i < p->count || j < q->count; i = next_collective(p, i + 1), j = next_collective(q, j + 1)) {
+    for (uint32_t i = next_collective(p, 0), j = next_collective(q, 0); i < p->count || j < q->count;
+         i = next_collective(p, i + 1), j = next_collective(q, j + 1)) {
         if (i >= p->count || j >= q->count) fail_msg("%s: one rank has more collectives", p->name);
-        if (!same_collective(&p->instrs[i], &q->instrs[j])) fail_msg("%s: collective %d differs: %s and %s", p->name, count, p->instrs[i].name, q->instrs[j].name);
+        if (!same_collective(&p->instrs[i], &q->instrs[j]))
+            fail_msg("%s: collective %d differs: %s and %s", p->name, count, p->instrs[i].name, q->instrs[j].name);
         count++;
     }
     return count;
@@ -48,7 +51,8 @@ static void open_cluster(tiny *t, const sn_model_config *config, const char *opt
     t->cluster.addresses = t->device.shape.addresses;
     for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
     t->cluster.mesh.size[SN_MESH_DP] = ranks;
-    sn_training_shape shape = {.tokens = 16 * ranks, .accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps"), .evaluate = true};
+    sn_training_shape shape = {
+        .tokens = 16 * ranks, .accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps"), .evaluate = true};
     assert_ok(sn_job_for_training(config, NULL, &shape, t->recipe, &t->cluster, NULL, &t->job));
 }
 
@@ -76,7 +80,8 @@ static void ranks_agree(void **state) {
                         int n = compare_programs(&plan->programs[k].program, &first->programs[k].program);
                         bool trains = sn_role_trains(plan->programs[k].role);
                         if (worlds[w] == 1 || !trains) assert_int_equal(n, 0);
-                        else if (n < 2 * gradients(t.job)) fail_msg("%s, %d ranks: %d collectives for %d gradients", recipes[r], worlds[w], n, gradients(t.job));
+                        else if (n < 2 * gradients(t.job))
+                            fail_msg("%s, %d ranks: %d collectives for %d gradients", recipes[r], worlds[w], n, gradients(t.job));
                     }
                     sn_plan_free(plan);
                 }

@@ -27,7 +27,8 @@ static void fail_each(const char *name, long spare, work_fn work, const void *co
         sn_alloc_fail_at(-1);
         if (s == SN_OK && spare-- > 0) continue;
         if (s == SN_OK) fail_msg("%s: success although allocation %ld of %ld failed", name, n, needed);
-        if (s != SN_ERR_NO_MEMORY) fail_msg("%s: allocation %ld of %ld failed: status '%s', '%s'", name, n, needed, sn_status_name(s), sn_error_text());
+        if (s != SN_ERR_NO_MEMORY)
+            fail_msg("%s: allocation %ld of %ld failed: status '%s', '%s'", name, n, needed, sn_status_name(s), sn_error_text());
         if (!*sn_error_text()) fail_msg("%s: allocation %ld of %ld failed: no message", name, n, needed);
     }
 }
@@ -70,10 +71,14 @@ static sn_status plan_and_open(const void *context) {
 
 static void jobs(void **state) {
     (void)state;
-    static const char *const options[] = {"recompute=all", "lora=on lora_dropout=0.1 precision=bf16 recompute=every:2", "precision=fp16 optimizer=sgd momentum=0.9"};
+    static const char *const options[] = {"recompute=all", "lora=on lora_dropout=0.1 precision=bf16 recompute=every:2",
+                                          "precision=fp16 optimizer=sgd momentum=0.9"};
     static const char *const devices[] = {"cpu", "cpu-split", "null"};
     for (int i = 0; i < 3; i++) {
-        task t = {.config = i == 1 ? tiny_gpt2() : tiny_llama(), .recipe = tiny_recipe(options[i]), .device = devices[i], .ranks = i == 2 ? 2 : 1};
+        task t = {.config = i == 1 ? tiny_gpt2() : tiny_llama(),
+                  .recipe = tiny_recipe(options[i]),
+                  .device = devices[i],
+                  .ranks = i == 2 ? 2 : 1};
         t.config.num_layers = 1;
         fail_each(options[i], 0, plan_and_open, &t);
         sn_options_close(t.recipe);
@@ -98,7 +103,8 @@ static void models(void **state) {
 static char data_path[600], out_path[600];
 
 static void write_data(void) {
-    static const char text[] = "{\"input_ids\": [1, 3, 4, 5, 6], \"labels\": [-100, 3, 4, 5, 6]}\n{\"input_ids\": [2, 7, 8]}\n\n{\"input_ids\": [9, 10, 11, 12]}\n";
+    static const char text[] = "{\"input_ids\": [1, 3, 4, 5, 6], \"labels\": [-100, 3, 4, 5, 6]}\n{\"input_ids\": [2, 7, "
+                               "8]}\n\n{\"input_ids\": [9, 10, 11, 12]}\n";
     assert_ok(sn_file_replace(data_path, text, sizeof text - 1));
 }
 

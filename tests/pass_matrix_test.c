@@ -120,12 +120,13 @@ static void recompute_is_exact(void **state) {
                         char options[256];
                         sn_model_config config = family ? tiny_gpt2() : tiny_llama();
                         tiny t;
-                        snprintf(options, sizeof options, "threads=1 %s %s %s %s", axes[0].values[tune], axes[1].values[precision], axes[3].values[accumulation],
-                                 axes[2].values[k]);
+                        snprintf(options, sizeof options, "threads=1 %s %s %s %s", axes[0].values[tune], axes[1].values[precision],
+                                 axes[3].values[accumulation], axes[2].values[k]);
                         tiny_open(&t, &config, options, "cpu", true);
                         run_two_steps(&t, k ? other : first, k ? digest : first_digest);
                         tiny_close(&t);
-                        if (k && (memcmp(first, other, sizeof first) || strcmp(digest, first_digest))) fail_msg("%s: other bits than without", options);
+                        if (k && (memcmp(first, other, sizeof first) || strcmp(digest, first_digest)))
+                            fail_msg("%s: other bits than without", options);
                     }
                 }
 }
@@ -157,7 +158,8 @@ static void count_forms(const tiny *t, sn_dtype form, int *kept, int *f32) {
 static void qlora(void **state) {
     (void)state;
     static const sn_dtype forms[] = {SN_Q8_0, SN_Q4_0};
-    static const char *const with[] = {"lora_rank=4", "precision=bf16", "precision=fp16 lora_dropout=0.1", "recompute=all gradient_accumulation_steps=3",
+    static const char *const with[] = {"lora_rank=4", "precision=bf16", "precision=fp16 lora_dropout=0.1",
+                                       "recompute=all gradient_accumulation_steps=3",
                                        "use_rslora=on optimizer=sgd momentum=0.9 recompute=attention"};
     char folder[600], gguf[600];
     const char *root = test_dir("qlora");
@@ -194,7 +196,8 @@ static void qlora(void **state) {
             assert_true(weights[0] < weights[1]);
             double tolerance = strstr(with[i], "precision") ? 2e-2 : 1e-4;
             for (int s = 0; s < STEPS; s++)
-                if (!(fabs(loss[0][s] - loss[1][s]) < tolerance)) fail_msg("%s: step %d: %g on blocks, %g dequantised", options, s, loss[0][s], loss[1][s]);
+                if (!(fabs(loss[0][s] - loss[1][s]) < tolerance))
+                    fail_msg("%s: step %d: %g on blocks, %g dequantised", options, s, loss[0][s], loss[1][s]);
         }
         sn_model_close(&model);
     }
@@ -206,18 +209,12 @@ static void illegal_pairs_are_refused(void **state) {
     static const struct {
         const char *options, *reason;
     } cases[] = {
-        {"full=on lora=on", "give one of the three"},
-        {"full=on qlora=on", "give one of the three"},
-        {"full=on keep_quantised=on", "cannot be updated"},
-        {"lora=on lora_rank=0", "lora_rank is 0"},
-        {"lora=on lora_rank=-3", "lora_rank is -3"},
-        {"lora=on lora_dropout=1", "lora_dropout is 1"},
-        {"lora=on lora_dropout=-0.5", "lora_dropout is -0.5"},
-        {"lora=on lora_target=no_such_proj", "matches no module"},
-        {"recompute=some", "wanted none, attention"},
-        {"recompute=every:0", "wanted none, attention"},
-        {"recompute=every:2x", "wanted none, attention"},
-        {"max_grad_norm=-1", "max_norm"},
+        {"full=on lora=on", "give one of the three"},          {"full=on qlora=on", "give one of the three"},
+        {"full=on keep_quantised=on", "cannot be updated"},    {"lora=on lora_rank=0", "lora_rank is 0"},
+        {"lora=on lora_rank=-3", "lora_rank is -3"},           {"lora=on lora_dropout=1", "lora_dropout is 1"},
+        {"lora=on lora_dropout=-0.5", "lora_dropout is -0.5"}, {"lora=on lora_target=no_such_proj", "matches no module"},
+        {"recompute=some", "wanted none, attention"},          {"recompute=every:0", "wanted none, attention"},
+        {"recompute=every:2x", "wanted none, attention"},      {"max_grad_norm=-1", "max_norm"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sn_model_config config = tiny_llama();
@@ -228,7 +225,8 @@ static void illegal_pairs_are_refused(void **state) {
         sn_training_shape shape = {.tokens = 8, .accumulation = 1};
         sn_status s = sn_job_for_training(&config, NULL, &shape, recipe, &cluster, NULL, &job);
         if (s == SN_OK) fail_msg("'%s' was accepted", cases[i].options);
-        if (!strstr(sn_error_text(), cases[i].reason)) fail_msg("'%s': '%s' does not say '%s'", cases[i].options, sn_error_text(), cases[i].reason);
+        if (!strstr(sn_error_text(), cases[i].reason))
+            fail_msg("'%s': '%s' does not say '%s'", cases[i].options, sn_error_text(), cases[i].reason);
         assert_null(job);
         sn_options_close(recipe);
     }
@@ -236,8 +234,10 @@ static void illegal_pairs_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(triples_plan), cmocka_unit_test(pairs_learn),
-        cmocka_unit_test(recompute_is_exact), cmocka_unit_test(qlora),
+        cmocka_unit_test(triples_plan),
+        cmocka_unit_test(pairs_learn),
+        cmocka_unit_test(recompute_is_exact),
+        cmocka_unit_test(qlora),
         cmocka_unit_test(illegal_pairs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

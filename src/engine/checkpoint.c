@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,10 +55,11 @@ static sn_status write_state(const sn_session *s, const char *path, sn_str *tens
     return status;
 }
 
-static void remove_old(const char *out_dir, int64_t keep) {
+/* Keeps the newest `keep` up to `current`. What is newer was passed over as torn, or is of a run that was given up. */
+static void remove_old(const char *out_dir, int64_t keep, long current) {
     for (;;) {
         DIR *dir = opendir(out_dir);
-        long oldest = -1;
+        long oldest = -1, newest = -1;
         int64_t count = 0;
         if (!dir) return;
         for (struct dirent *e; (e = readdir(dir));) {
@@ -67,11 +69,13 @@ static void remove_old(const char *out_dir, int64_t keep) {
             if (*end) continue;
             count++;
             if (oldest < 0 || n < oldest) oldest = n;
+            if (n > newest) newest = n;
         }
         closedir(dir);
-        if (keep <= 0 || count <= keep) return;
+        if (newest <= current && (keep <= 0 || count <= keep)) return;
         char name[64];
-        snprintf(name, sizeof name, "checkpoint-%ld", oldest);
+        snprintf(name, sizeof name, "checkpoint-%ld", newest > current ? newest : oldest);
+        if (newest > current) sn_warn("%s is of a later step than the run is at: it is removed", name);
         char *path = sn_path_join(out_dir, name);
         sn_status s = path ? sn_remove_tree(path) : SN_ERR_NO_MEMORY;
         sn_free(path);
@@ -88,14 +92,16 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
     sn_str_printf(&partial, "%s.partial", final.data);
     sn_str_printf(&state, "%s/state.safetensors", partial.data);
     sn_str_printf(&manifest, "%s/manifest.json", partial.data);
-    sn_status status = final.failed || partial.failed || state.failed || manifest.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot name a checkpoint") : SN_OK;
+    bool named = !final.failed && !partial.failed && !state.failed && !manifest.failed;
+    sn_status status = named ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot name a checkpoint");
     if (status == SN_OK) status = sn_remove_tree(partial.data);
     if (status == SN_OK) status = sn_make_dirs(partial.data);
     if (status == SN_OK) status = write_state(s, state.data, &tensors);
     if (status == SN_OK) {
         sn_str_printf(&text, "{\n  \"version\": 1,\n  \"batch_step\": %lld,\n  \"update_step\": %lld,\n  \"loss_scale\": %.17g,\n  \"scale_growth\": %lld,\n",
                       (long long)c->batch_step, (long long)c->update_step, c->loss_scale, (long long)c->scale_growth);
-        sn_str_printf(&text, "  \"first_loss\": %.17g,\n  \"tokens\": %lld,\n  \"epoch\": %llu,\n  \"position\": %llu,\n  \"digest\": ", c->first_loss, (long long)c->tokens,
+        if (isfinite(c->first_loss)) sn_str_printf(&text, "  \"first_loss\": %.17g,\n", c->first_loss);
+        sn_str_printf(&text, "  \"tokens\": %lld,\n  \"epoch\": %llu,\n  \"position\": %llu,\n  \"digest\": ", (long long)c->tokens,
                       (unsigned long long)c->cursor.epoch, (unsigned long long)c->cursor.position);
         sn_str_json(&text, digest, strlen(digest));
         sn_str_printf(&text, ",\n  \"tensors\": {%s\n  }\n}\n", tensors.data ? tensors.data : "");
@@ -105,8 +111,8 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
     if (status == SN_OK) status = sn_remove_tree(final.data);
     if (status == SN_OK && rename(partial.data, final.data)) status = sn_fail(SN_ERR_FILE, "cannot rename %s", partial.data);
     if (status == SN_OK) status = sn_sync_dir(out_dir);
-    if (status == SN_OK) remove_old(out_dir, keep);
-    else sn_remove_tree(partial.data);
+    if (status == SN_OK) remove_old(out_dir, keep, (long)c->batch_step);
+    else if (named) sn_remove_tree(partial.data);
     sn_str_free(&final);
     sn_str_free(&partial);
     sn_str_free(&state);
@@ -131,24 +137,39 @@ static long newest_before(const char *out_dir, long before) {
     return newest;
 }
 
+/* Reads a tensor through the staging area and compares its checksum, so that a torn one never reaches the weights. */
+static sn_status check_tensor(const sn_session *s, const sn_st *st, const sn_st_tensor *t, const char *path, size_t bytes, const json_t *entry) {
+    uint64_t room;
+    char *stage = sn_run_transient(s->run, &room);
+    uint32_t crc = 0;
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < room ? bytes - at : (size_t)room;
+        SN_TRY(sn_st_read(st, t, at, stage, n));
+        crc = sn_crc32c(crc, stage, n);
+    }
+    if (crc != (uint32_t)json_integer_value(json_object_get(entry, "crc32c")))
+        return sn_fail(SN_ERR_FORMAT, "%s: %s does not match its checksum", path, t->name);
+    return SN_OK;
+}
+
+/* Two rounds over all tensors: the first checks, the second loads. */
 static sn_status read_state(const sn_session *s, const char *path, const json_t *tensors) {
     sn_st st;
     const sn_job *job = s->job;
     SN_TRY(sn_st_open(path, &st));
     sn_status status = SN_OK;
-    for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++) {
+    for (size_t i = 0; status == SN_OK && i < 2 * job->n_persistent; i++) {
+        size_t p = i % job->n_persistent;
         if (!is_state(job, (sn_pid)p)) continue;
         const sn_persistent *e = &job->persistent[p];
         const sn_st_tensor *t = sn_st_find(&st, e->name);
         const json_t *entry = json_object_get(tensors, e->name);
-        void *data = sn_run_persistent(s->run, (sn_pid)p);
         size_t bytes = (size_t)s->plan->persistent[p].bytes;
         if (!t || !entry) status = sn_fail(SN_ERR_FORMAT, "%s lacks %s: was it saved under another recipe?", path, e->name);
         else if (t->dtype != e->rest.form || !sn_shape_equal(&t->shape, &e->shape))
             status = sn_fail(SN_ERR_FORMAT, "%s: %s has another form or shape than this recipe's", path, e->name);
-        else status = sn_st_read(&st, t, 0, data, bytes);
-        if (status == SN_OK && sn_crc32c(0, data, bytes) != (uint32_t)json_integer_value(json_object_get(entry, "crc32c")))
-            status = sn_fail(SN_ERR_FORMAT, "%s: %s does not match its checksum", path, e->name);
+        else if (i < job->n_persistent) status = check_tensor(s, &st, t, path, bytes, entry);
+        else status = sn_st_read(&st, t, 0, sn_run_persistent(s->run, (sn_pid)p), bytes);
     }
     sn_st_close(&st);
     return status;
@@ -167,7 +188,7 @@ static sn_status load_one(const sn_session *s, const char *folder, sn_counters *
         c->update_step = json_integer_value(json_object_get(root, "update_step"));
         c->loss_scale = json_number_value(json_object_get(root, "loss_scale"));
         c->scale_growth = json_integer_value(json_object_get(root, "scale_growth"));
-        c->first_loss = json_number_value(json_object_get(root, "first_loss"));
+        c->first_loss = json_object_get(root, "first_loss") ? json_number_value(json_object_get(root, "first_loss")) : NAN;
         c->tokens = json_integer_value(json_object_get(root, "tokens"));
         c->cursor = (sn_data_cursor){.batch_step = (uint64_t)c->batch_step, .epoch = (uint64_t)json_integer_value(json_object_get(root, "epoch")),
                                      .position = (uint64_t)json_integer_value(json_object_get(root, "position"))};
@@ -191,9 +212,11 @@ sn_status sn_checkpoint_load(const sn_session *s, const char *out_dir, sn_counte
         snprintf(name, sizeof name, "checkpoint-%ld", n);
         char *folder = sn_path_join(out_dir, name);
         if (!folder) return sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
-        sn_status status = load_one(s, folder, c, digest, &torn);
+        sn_counters found_counters = *c;
+        sn_status status = load_one(s, folder, &found_counters, digest, &torn);
         sn_free(folder);
         if (status == SN_OK) {
+            *c = found_counters;
             *found = true;
             return SN_OK;
         }

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "engine/train_state.h"
+#include "tensor/convert.h"
 
 enum { GROWTH_INTERVAL = 2000, MOST_FAILURES = 20 };
 
@@ -50,8 +51,12 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
         sn_batch b = {.ids = sn_run_io(run, program, "ids", slot, NULL), .positions = positions,
                       .seq_start = sn_run_io(run, program, "seq_start", slot, NULL), .labels = sn_run_io(run, program, "labels", slot, NULL)};
         SN_TRY(sn_loader_fill(loader, micro, r, &b));
-        for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++)
-            if (b.ids[i] < 0 || b.ids[i] >= t->model->config->vocab_size) return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b.ids[i], (long long)t->model->config->vocab_size);
+        for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
+            int64_t vocabulary = t->model->config->vocab_size;
+            if (b.ids[i] < 0 || b.ids[i] >= vocabulary) return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b.ids[i], (long long)vocabulary);
+            if (b.labels[i] != SN_IGNORE_LABEL && (b.labels[i] < 0 || b.labels[i] >= vocabulary))
+                return sn_fail(SN_ERR_DATA, "label %d is outside the vocabulary of %lld", b.labels[i], (long long)vocabulary);
+        }
         *(float *)sn_run_io(run, program, "scale", slot, NULL) = scale;
         uint32_t *key = sn_run_io(run, program, "key", slot, NULL);
         uint64_t seed = (uint64_t)sn_options_int(t->recipe, "seed");
@@ -74,6 +79,24 @@ static void fill_hyper(sn_training *t, double rate) {
     for (int r = 0; r < t->ranks; r++) memcpy(sn_run_io(t->runs[r], t->update, "hyper", 0, NULL), hyper, sizeof hyper);
 }
 
+/* The first weight (of rank 0) that is not finite throughout; NULL: none. */
+static const char *broken_weight(const sn_training *t) {
+    const sn_job *job = t->session.job;
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        const sn_persistent *e = &job->persistent[p];
+        if (e->class_of != SN_CLASS_WEIGHTS || !sn_dtype_is_float(e->rest.form)) continue;
+        const char *data = sn_run_persistent(t->runs[0], (sn_pid)p);
+        size_t item = (size_t)sn_dtypes[e->rest.form].bytes;
+        int64_t n = (int64_t)(t->session.plan->persistent[p].bytes / item);
+        for (int64_t at = 0; at < n; at++) {
+            float x;
+            sn_to_f32(e->rest.form, data + (size_t)at * item, 1, &x);
+            if (!isfinite(x)) return e->name;
+        }
+    }
+    return NULL;
+}
+
 /* What a skipped update means: fp16 halves its scale and tries on; without a scale a NaN is a fault of the job. */
 static sn_status after_skip(sn_training *t) {
     t->summary->skipped++;
@@ -82,6 +105,8 @@ static sn_status after_skip(sn_training *t) {
         t->counters.loss_scale /= 2;
         t->counters.scale_growth = 0;
     }
+    const char *broken = t->failures >= MOST_FAILURES ? broken_weight(t) : NULL;
+    if (broken) return sn_fail(SN_ERR_NUMERIC, "step %lld: %s is not finite; no update was made for %d steps", (long long)t->counters.batch_step, broken, MOST_FAILURES);
     if (t->failures >= MOST_FAILURES)
         return sn_fail(SN_ERR_NUMERIC, "step %lld: the gradient was not finite %d times in a row (loss %g, loss scale %g); no update was made since",
                        (long long)t->counters.batch_step, MOST_FAILURES, t->step_loss, t->counters.loss_scale);

@@ -154,7 +154,7 @@ static void pack_decoded_b(const layout *l, int64_t col, int64_t columns, int64_
             pk.k = k;
             pk.valid = (int)least(nr, columns - c);
             for (int64_t i = 0; i < pk.valid; i++)
-                sn_to_f32(g->b_form, at(g->b_form, g->b, (col + c + i) * g->ldb + k0), k, decoded + i * k);
+                sn_decode(l->isa->convert, g->b_form, at(g->b_form, g->b, (col + c + i) * g->ldb + k0), k, decoded + i * k);
             l->isa->pack(&pk, out + c * k);
         }
         return;
@@ -164,7 +164,7 @@ static void pack_decoded_b(const layout *l, int64_t col, int64_t columns, int64_
         pk.k = least(DECODE_ROWS, k - i);
         pk.ld = whole;
         for (int64_t r = 0; r < pk.k; r++)
-            sn_to_f32(g->b_form, at(g->b_form, g->b, (k0 + i + r) * g->ldb + col), whole, decoded + r * whole);
+            sn_decode(l->isa->convert, g->b_form, at(g->b_form, g->b, (k0 + i + r) * g->ldb + col), whole, decoded + r * whole);
         for (int64_t c = 0; c < columns; c += nr) {
             pk.valid = (int)least(nr, columns - c);
             pk.from = decoded + c;

@@ -239,4 +239,4 @@ static void store(sn_dtype form, const float *row, int64_t n, void *out) {
 }
 
 const sn_gemm_isa sn_gemm_avx2 = {
-    .mr = MR, .nr = NR, .rows_block = 96, .pack = pack, .tile = tile, .dots = dots, .store = store};
+    .mr = MR, .nr = NR, .rows_block = 96, .pack = pack, .tile = tile, .dots = dots, .convert = &sn_convert_avx2, .store = store};

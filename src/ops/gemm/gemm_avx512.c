@@ -195,4 +195,5 @@ const sn_gemm_isa sn_gemm_avx512 = {.mr = MR,
                                     .pack = sn_gemm_avx512_pack,
                                     .tile = sn_gemm_avx512_tile,
                                     .dots = sn_gemm_avx512_dots,
+                                    .convert = &sn_convert_avx512,
                                     .store = sn_gemm_avx512_store};

@@ -16,4 +16,5 @@ const sn_gemm_isa sn_gemm_avx512_bf16 = {.mr = MR,
                                          .tile = sn_gemm_avx512_tile,
                                          .tile_pairs = tile_pairs,
                                          .dots = sn_gemm_avx512_dots,
+                                         .convert = &sn_convert_avx512,
                                          .store = sn_gemm_avx512_store};

@@ -62,4 +62,5 @@ const sn_gemm_isa sn_gemm_cpu = {.mr = MR,
                                  .pack = sn_gemm_pack_any,
                                  .tile = tile,
                                  .dots = dots,
+                                 .convert = &sn_convert_cpu,
                                  .store = sn_gemm_store_row};

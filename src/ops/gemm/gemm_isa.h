@@ -2,6 +2,7 @@
 #ifndef SN_OPS_GEMM_GEMM_ISA_H
 #define SN_OPS_GEMM_GEMM_ISA_H
 
+#include "ops/cast/convert_isa.h"
 #include "ops/gemm/gemm.h"
 
 enum { SN_GEMM_MAX_MR = 16, SN_GEMM_MAX_NR = 32, SN_GEMM_DOTS = 4 };
@@ -29,6 +30,7 @@ struct sn_gemm_isa {
                        const float *bias);
     /* out[r] = x . row r of b, rows <= SN_GEMM_DOTS, in the lane order of gemm.h. x is padded with zeros to a multiple of 16. */
     void (*dots)(const float *x, const void *b, int64_t ldb, sn_dtype form, int64_t k, int rows, float *out);
+    const sn_convert_isa *convert; /* decodes block formats, with the bits of sn_to_f32 */
     void (*store)(sn_dtype form, const float *row, int64_t n, void *out); /* f32 row to f32, bf16 or f16, nearest even */
 };
 
