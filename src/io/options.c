@@ -22,25 +22,49 @@ static bool same_name(const char *a, size_t n, const char *b) {
     return !b[n];
 }
 
-static bool answers_to(const sn_option *o, const char *name, size_t n) {
+/* Whether the option answers to this name. An alias "bf16=bf16" is a switch that stands for a value: *implied (not
+ * NULL-terminated at its end, but at a comma) is the value after its "=", NULL for a plain name. */
+static bool answers_to(const sn_option *o, const char *name, size_t n, const char **implied) {
+    *implied = NULL;
     if (same_name(name, n, o->key)) return true;
     for (const char *a = o->aliases ? o->aliases : ""; *a;) {
-        size_t m = strcspn(a, ",");
+        size_t m = strcspn(a, ","), word = strcspn(a, ",=");
         char alias[64];
-        if (m && m < sizeof alias) {
-            memcpy(alias, a, m);
-            alias[m] = 0;
-            if (same_name(name, n, alias)) return true;
+        if (word && word < sizeof alias) {
+            memcpy(alias, a, word);
+            alias[word] = 0;
+            if (same_name(name, n, alias)) {
+                if (word < m) *implied = a + word + 1;
+                return true;
+            }
         }
         a += m + (a[m] == ',');
     }
     return false;
 }
 
-static sn_option_slot *find_flag(const sn_options *o, const char *name, size_t n) {
+static sn_option_slot *find_flag(const sn_options *o, const char *name, size_t n, const char **implied) {
     for (size_t i = 0; i < o->count; i++)
-        if (answers_to(o->slots[i].option, name, n)) return &o->slots[i];
+        if (answers_to(o->slots[i].option, name, n, implied)) return &o->slots[i];
     return NULL;
+}
+
+sn_status sn_option_slot_set_named(sn_option_slot *slot, const char *implied, const char *text, sn_provenance from, const char *where) {
+    char value[64];
+    sn_option truth = {.key = slot->option->key, .kind = SN_OPTION_FLAG};
+    sn_option_value parsed = {0};
+    if (!implied) return sn_option_slot_set(slot, text, false, from, where);
+    SN_TRY(sn_option_parse(&truth, text, false, where, &parsed));
+    bool on = parsed.truth;
+    sn_option_value_free(&parsed);
+    snprintf(value, sizeof value, "%.*s", (int)strcspn(implied, ","), implied);
+    return on ? sn_option_slot_set(slot, value, false, from, where) : SN_OK;
+}
+
+sn_option_slot *sn_options_resolve(const sn_options *o, const char *key, const char **implied) {
+    sn_option_slot *slot = sn_options_find(o, key);
+    *implied = NULL;
+    return slot || strlen(key) < 2 ? slot : find_flag(o, key, strlen(key), implied);
 }
 
 sn_option_slot *sn_options_find(const sn_options *o, const char *key) {
@@ -56,8 +80,9 @@ static sn_status check_names(const sn_options *o) {
         if (sn_options_find(o, a->key) != &o->slots[i]) return sn_fail(SN_ERR_INTERNAL, "two options have the key %s", a->key);
         for (const char *name = a->aliases ? a->aliases : ""; *name;) {
             size_t n = strcspn(name, ",");
+            const char *implied;
             for (size_t k = 0; k < o->count; k++)
-                if (k != i && answers_to(o->slots[k].option, name, n))
+                if (k != i && answers_to(o->slots[k].option, name, strcspn(name, ",="), &implied))
                     return sn_fail(SN_ERR_INTERNAL, "%s and %s both answer to %.*s", a->key, o->slots[k].option->key, (int)n, name);
             name += n + (name[n] == ',');
         }
@@ -108,8 +133,9 @@ sn_status sn_option_slot_set(sn_option_slot *slot, const char *text, bool append
 }
 
 sn_status sn_options_set(sn_options *o, const char *key, const char *text, sn_provenance from, const char *where) {
-    sn_option_slot *slot = sn_options_find(o, key);
-    if (slot) return sn_option_slot_set(slot, text, false, from, where);
+    const char *implied;
+    sn_option_slot *slot = sn_options_resolve(o, key, &implied);
+    if (slot) return sn_option_slot_set_named(slot, implied, text, from, where);
     sn_str hint = {0};
     sn_options_suggest(o, key, false, &hint);
     sn_status s = sn_fail(SN_ERR_USAGE, "%s: unknown key '%s'%s", where, key, hint.data ? hint.data : "");
@@ -153,17 +179,18 @@ static sn_status read_option(sn_options *o, int argc, char *const *argv, int *at
     size_t n = strcspn(name, "=");
     const char *value = name[n] == '=' ? name + n + 1 : NULL;
     char where[80];
-    sn_option_slot *slot = find_flag(o, name, n);
+    const char *implied, *ignored;
+    sn_option_slot *slot = find_flag(o, name, n, &implied);
     snprintf(where, sizeof where, "%.*s", (int)(name - argument + (long)n), argument);
     if (!slot && n > 3 && (!strncmp(name, "no-", 3) || !strncmp(name, "no_", 3))) {
-        slot = find_flag(o, name + 3, n - 3);
+        slot = find_flag(o, name + 3, n - 3, &ignored);
         if (slot && slot->option->kind != SN_OPTION_FLAG) slot = NULL;
         if (slot && value) return sn_fail(SN_ERR_USAGE, "%s takes no value", where);
         if (slot) return sn_option_slot_set(slot, "false", false, SN_FROM_COMMAND_LINE, where);
     }
     if (!slot) return unknown_flag(o, argument, name, n);
     const char *next = *at + 1 < argc ? argv[*at + 1] : NULL;
-    if (!value && slot->option->kind == SN_OPTION_FLAG) {
+    if (!value && (slot->option->kind == SN_OPTION_FLAG || implied)) {
         value = is_truth_word(next) ? argv[++*at] : "true"; /* as other trainers write it: --bf16 True */
     } else if (!value) {
         if (!next) {
@@ -175,6 +202,7 @@ static sn_status read_option(sn_options *o, int argc, char *const *argv, int *at
         }
         value = argv[++*at];
     }
+    if (implied) return sn_option_slot_set_named(slot, implied, value, SN_FROM_COMMAND_LINE, where);
     return sn_option_slot_set(slot, value, true, SN_FROM_COMMAND_LINE, where);
 }
 
@@ -189,15 +217,25 @@ sn_status sn_options_read_arguments(sn_options *o, int argc, char *const *argv, 
     return SN_OK;
 }
 
+/* SNUG_<NAME> for the first n bytes of a name. */
+static sn_status read_variable(sn_option_slot *slot, const char *key, size_t n, const char *implied) {
+    char name[80] = "SNUG_";
+    size_t at = 5;
+    for (size_t i = 0; i < n && at < sizeof name - 1; i++) name[at++] = key[i] == '-' ? '_' : (char)toupper((unsigned char)key[i]);
+    name[at] = 0;
+    const char *value = getenv(name);
+    return value && *value ? sn_option_slot_set_named(slot, implied, value, SN_FROM_ENVIRONMENT, name) : SN_OK;
+}
+
 sn_status sn_options_read_environment(sn_options *o) {
     for (size_t i = 0; i < o->count; i++) {
-        char name[80] = "SNUG_";
-        const char *key = o->slots[i].option->key;
-        size_t n = 5;
-        for (; *key && n < sizeof name - 1; key++) name[n++] = (char)toupper((unsigned char)*key);
-        name[n] = 0;
-        const char *value = getenv(name);
-        if (value && *value) SN_TRY(sn_option_slot_set(&o->slots[i], value, false, SN_FROM_ENVIRONMENT, name));
+        const sn_option *option = o->slots[i].option;
+        SN_TRY(read_variable(&o->slots[i], option->key, strlen(option->key), NULL));
+        for (const char *a = option->aliases ? option->aliases : ""; *a;) {
+            size_t n = strcspn(a, ","), word = strcspn(a, ",=");
+            if (word > 1) SN_TRY(read_variable(&o->slots[i], a, word, word < n ? a + word + 1 : NULL));
+            a += n + (a[n] == ',');
+        }
     }
     return SN_OK;
 }

@@ -34,7 +34,8 @@ typedef enum sn_option_kind {
 
 typedef struct sn_option {
     const char *key;          /* "max_grad_norm"; the flag is --max-grad-norm */
-    const char *aliases;      /* "c,max-model-len": further names, of any length, for the command line; NULL: none */
+    const char *aliases;      /* "c,max-model-len": further names, on the command line and (longer than a letter) in recipes;
+                                 "bf16=bf16": a switch that stands for a value; NULL: none */
     const char *metavar;      /* shown in the help for the value; NULL: by kind */
     const char *default_text; /* NULL: unset unless given */
     const char *help;

@@ -203,8 +203,8 @@ void sn_options_suggest(const sn_options *o, const char *word, bool flags, sn_st
         for (char *c = name; flags && c && *c; c++) *c = *c == '_' ? '-' : *c;
         if (name && !option->hidden && SN_GROW(words, count, capacity) == SN_OK) words[count++] = name;
         for (const char *a = flags && option->aliases ? option->aliases : ""; *a;) {
-            size_t n = strcspn(a, ",");
-            char *copy = n > 2 ? sn_pool_printf(&names, "%.*s", (int)n, a) : NULL;
+            size_t n = strcspn(a, ","), length = strcspn(a, ",=");
+            char *copy = length > 2 ? sn_pool_printf(&names, "%.*s", (int)length, a) : NULL;
             if (copy && SN_GROW(words, count, capacity) == SN_OK) words[count++] = copy;
             a += n + (a[n] == ',');
         }

@@ -40,6 +40,12 @@ void sn_option_wanted(const sn_option *o, sn_str *out);
 /* By key, or NULL. */
 sn_option_slot *sn_options_find(const sn_options *o, const char *key);
 
+/* By key or by an alias longer than a letter, - and _ alike; *implied as in sn_option's aliases, or NULL. */
+sn_option_slot *sn_options_resolve(const sn_options *o, const char *key, const char **implied);
+
+/* Sets a slot from the text of one of its names: the value itself, or whether the implied one holds. */
+sn_status sn_option_slot_set_named(sn_option_slot *slot, const char *implied, const char *text, sn_provenance from, const char *where);
+
 /* Sets a slot unless something of higher rank is there. */
 sn_status sn_option_slot_set(sn_option_slot *slot, const char *text, bool append, sn_provenance from, const char *where);
 

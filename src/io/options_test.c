@@ -298,6 +298,36 @@ static void dump_reads_back(void **state) {
     sn_str_free(&text);
 }
 
+/* Both spellings of an option are one option: on the command line, in recipes and in the environment. */
+static void other_spellings(void **state) {
+    (void)state;
+    static const sn_option options_b[] = {
+        {.key = "precision", .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .default_text = "f32"},
+        {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "none"}};
+    static const sn_option_group more = SN_OPTION_GROUP("More", options_b);
+    const sn_option_group *all[] = {&more};
+    const char *positional[8], *words[] = {"--bf16", "--gradient-checkpointing", "true"}, *off[] = {"--fp16", "False"};
+    size_t n;
+    sn_options *other;
+    assert_ok(sn_options_open(all, 1, &other));
+    assert_ok(sn_options_read_arguments(other, 3, (char *const *)(uintptr_t)words, positional, &n));
+    assert_string_equal(sn_options_string(other, "precision"), "bf16");
+    assert_string_equal(sn_options_string(other, "recompute"), "true");
+    assert_ok(sn_options_read_arguments(other, 2, (char *const *)(uintptr_t)off, positional, &n));
+    assert_string_equal(sn_options_string(other, "precision"), "bf16");
+    sn_options_close(other);
+    assert_ok(sn_options_open(all, 1, &other));
+    assert_ok(sn_options_read_recipe_text(other, "r", "fp16: true\ngradient_checkpointing: all\n", 38));
+    assert_string_equal(sn_options_string(other, "precision"), "fp16");
+    assert_string_equal(sn_options_string(other, "recompute"), "all");
+    assert_int_equal(sn_options_read_recipe_text(other, "r", "bf16: perhaps\n", 14), SN_ERR_USAGE);
+    setenv("SNUG_BF16", "1", 1);
+    assert_ok(sn_options_read_environment(other));
+    unsetenv("SNUG_BF16");
+    assert_string_equal(sn_options_string(other, "precision"), "bf16");
+    sn_options_close(other);
+}
+
 static void clashing_tables(void **state) {
     (void)state;
     static const sn_option same_key = {.key = "seed", .kind = SN_OPTION_INT},
@@ -363,7 +393,7 @@ int main(void) {
         WITH_STORE(refused_recipes),
         WITH_STORE(help_fits),
         WITH_STORE(dump_reads_back),
-        cmocka_unit_test(clashing_tables),
+        cmocka_unit_test(other_spellings), cmocka_unit_test(clashing_tables),
         cmocka_unit_test(near_words),
         cmocka_unit_test(allocations_fail),
     };

@@ -98,7 +98,8 @@ static sn_status read_entry(reader *r, bool *seen) {
     sn_str text = {0};
     SN_TRY(expect_scalar(r, "wanted a key"));
     place_of(r, where);
-    sn_option_slot *slot = sn_options_find(r->o, scalar_text(r));
+    const char *implied;
+    sn_option_slot *slot = sn_options_resolve(r->o, scalar_text(r), &implied);
     if (!slot) return sn_options_set(r->o, scalar_text(r), "", SN_FROM_RECIPE, where);
     size_t index = (size_t)(slot - r->o->slots);
     if (seen[index]) return sn_fail(SN_ERR_USAGE, "%s: %s is given twice", where, slot->option->key);
@@ -106,7 +107,9 @@ static sn_status read_entry(reader *r, bool *seen) {
     SN_TRY(next(r));
     place_of(r, where);
     snprintf(where_of_value, sizeof where_of_value, "%s: %s", where, slot->option->key);
-    sn_status s = read_value(r, slot, where_of_value, &text);
+    sn_status s;
+    if (implied && r->event.type == YAML_SCALAR_EVENT) s = sn_option_slot_set_named(slot, implied, scalar_text(r), SN_FROM_RECIPE, where_of_value);
+    else s = read_value(r, slot, where_of_value, &text);
     sn_str_free(&text);
     return s;
 }
