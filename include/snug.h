@@ -156,7 +156,7 @@ typedef struct snug_train_hooks {                          /* each may be NULL *
 typedef struct snug_train_summary {
     uint64_t planned_bytes, peak_bytes;
     double tokens_per_s, first_loss, last_loss, eval_loss; /* NaN: not measured */
-    double start_seconds;                                  /* from the call to the end of the first step */
+    double start_seconds;                                  /* from the call to the beginning of the first step */
     int64_t steps, skipped, tokens;
     bool interrupted;
 } snug_train_summary;

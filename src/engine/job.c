@@ -12,7 +12,7 @@ static const sn_option training_options[] = {
     {.key = "max_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "optimizer steps; 0: as num_train_epochs says"},
     {.key = "num_train_epochs", .aliases = "epochs", .kind = SN_OPTION_FLOAT, .default_text = "3", .metavar = "N", .help = "passes over the data"},
     {.key = "seed", .kind = SN_OPTION_INT, .default_text = "42", .metavar = "N", .help = "of initialisation, shuffling, dropout, rounding"},
-    {.key = "shuffle", .kind = SN_OPTION_FLAG, .default_text = "on", .help = "a new order of rows each epoch"},
+    {.key = "shuffle", .kind = SN_OPTION_SWITCH, .default_text = "on", .help = "a new order of rows each epoch"},
     {.key = "train_on", .kind = SN_OPTION_CHOICE, .choices = "assistant,all", .default_text = "assistant", .help = "which tokens of a chat carry loss"},
     {.key = "eval_fraction", .aliases = "val_size", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "R", .help = "share of rows held back for evaluation"},
     {.key = "eval_data", .aliases = "eval_dataset", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "evaluation rows from a file of their own"},

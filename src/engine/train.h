@@ -17,7 +17,7 @@ typedef struct sn_train_hooks {
 typedef struct sn_train_summary {
     uint64_t planned_bytes, peak_bytes; /* the bill; VmHWM */
     double tokens_per_s, first_loss, last_loss, eval_loss; /* NaN: not measured */
-    double start_seconds;               /* from the call to the end of the first step */
+    double start_seconds;               /* from the call to the beginning of the first step */
     int64_t steps, skipped, tokens;     /* updates applied; updates skipped (overflow, NaN guard); real tokens seen */
     bool interrupted;
 } sn_train_summary;

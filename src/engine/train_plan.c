@@ -1,0 +1,33 @@
+/* The plan of a training job, as `plan` prints it and `train` runs it. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/train.h"
+
+static bool wants_evaluation(const sn_options *r) {
+    const char *eval_data = sn_options_string(r, "eval_data");
+    return sn_options_float(r, "eval_fraction") > 0 || (eval_data && *eval_data);
+}
+
+static sn_status plan_training(sn_session *s, sn_model *model, const sn_options *recipe, const char *stop_after) {
+    int64_t rows = sn_options_int(recipe, "per_device_train_batch_size"), cutoff = sn_options_int(recipe, "cutoff_len"), tokens;
+    bool adapter_only = sn_options_bool(recipe, "lora") || sn_options_bool(recipe, "qlora");
+    *s = (sn_session){.model = model, .exports = !adapter_only || sn_options_bool(recipe, "gguf")};
+    SN_TRY(sn_session_machine(s, recipe));
+    if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
+        return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
+    if (cutoff > model->config->max_position && model->config->max_position > 0)
+        sn_warn("cutoff_len %lld is longer than the model's %lld positions", (long long)cutoff, (long long)model->config->max_position);
+    sn_training_shape shape = {.tokens = tokens, .accumulation = sn_options_int(recipe, "gradient_accumulation_steps"), .evaluate = wants_evaluation(recipe)};
+    if (shape.accumulation < 1) return sn_fail(SN_ERR_USAGE, "gradient_accumulation_steps is %lld, wanted at least 1", (long long)shape.accumulation);
+    sn_parameters parameters = sn_model_parameters(model);
+    return sn_job_for_training(model->config, parameters.find ? &parameters : NULL, &shape, recipe, &s->cluster, stop_after, &s->job);
+}
+
+sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s) {
+    sn_status status = plan_training(s, model, recipe, stop_after);
+    if (status == SN_OK && !stop_after) status = sn_session_plan(s, recipe);
+    if (status != SN_OK) sn_session_close(s);
+    return status;
+}
