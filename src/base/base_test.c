@@ -63,6 +63,30 @@ static void team_runs_each_task_once(void **state) {
     sn_team_close(team);
 }
 
+/* Calls of changing length one after the other: a member that is late for one must never run a task of the next. */
+static void ordered_task(void *context, int64_t task, int member) {
+    (void)member;
+    int *round = context;
+    atomic_fetch_add(&((atomic_int *)(void *)(round + 1))[task], 1);
+}
+static void late_members_take_nothing(void **state) {
+    (void)state;
+    static struct {
+        int round;
+        atomic_int seen[64];
+    } calls[2];
+    sn_team *team;
+    assert_ok(sn_team_open(4, NULL, &team));
+    for (int i = 0; i < 200000; i++) {
+        int n = 2 + (i * 7) % 60;
+        memset(calls[i % 2].seen, 0, sizeof calls[0].seen);
+        sn_team_run(team, n, ordered_task, &calls[i % 2]);
+        for (int k = 0; k < 64; k++)
+            if (atomic_load(&calls[i % 2].seen[k]) != (k < n)) fail_msg("call %d of %d tasks: task %d ran %d times", i, n, k, atomic_load(&calls[i % 2].seen[k]));
+    }
+    sn_team_close(team);
+}
+
 static void file_replaced_whole(void **state) {
     (void)state;
     const char *dir = test_dir("file");
@@ -95,7 +119,7 @@ static void json_strings(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_known_answers), cmocka_unit_test(hashes),
-        cmocka_unit_test(checked_sizes),        cmocka_unit_test(team_runs_each_task_once),
+        cmocka_unit_test(checked_sizes),        cmocka_unit_test(team_runs_each_task_once), cmocka_unit_test(late_members_take_nothing),
         cmocka_unit_test(file_replaced_whole),  cmocka_unit_test(json_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,7 @@ static void wait_while(atomic_uint *word, unsigned seen) {
 static void run_tasks(sn_team *t, int index) {
     for (;;) {
         unsigned long long ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
-        unsigned task = (unsigned)ticket, n = atomic_load_explicit(&t->n_tasks, memory_order_relaxed);
+        unsigned task = (unsigned)ticket, n = atomic_load_explicit(&t->n_tasks, memory_order_acquire);
         sn_task_fn fn = atomic_load_explicit(&t->fn, memory_order_relaxed);
         void *context = atomic_load_explicit(&t->context, memory_order_relaxed);
         if (task >= n) return;
@@ -135,9 +135,11 @@ static void run_slice(void *context, int64_t task, int index) {
 
 static void run_round(sn_team *t, unsigned n, sn_task_fn fn, void *context) {
     unsigned long long round = atomic_load_explicit(&t->round, memory_order_relaxed) + 1u;
+    /* The old ticket goes first: who still holds it and already sees the new call's number of tasks must not claim one. */
+    atomic_store_explicit(&t->ticket, round << 32 | UINT32_MAX, memory_order_relaxed);
+    atomic_store_explicit(&t->n_tasks, n, memory_order_release);
     atomic_store_explicit(&t->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&t->context, context, memory_order_relaxed);
-    atomic_store_explicit(&t->n_tasks, n, memory_order_relaxed);
     atomic_store_explicit(&t->done, 0, memory_order_relaxed);
     atomic_store_explicit(&t->ticket, round << 32, memory_order_release);
     atomic_fetch_add_explicit(&t->round, 1, memory_order_release);
