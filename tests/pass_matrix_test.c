@@ -58,7 +58,7 @@ static void check_plan(const char *options, void *context) {
             assert_int_equal(sum, bill->by_tier[tier]);
         }
         assert_int_equal(bill->by_tier[SN_TIER_DEVICE], t.plan->arena_bytes[SN_TIER_DEVICE]);
-        assert_int_equal(bill->total, bill->by_tier[SN_TIER_DEVICE] + bill->by_tier[SN_TIER_HOST]);
+        assert_int_equal(bill->total, bill->by_tier[SN_TIER_DEVICE] + bill->by_tier[SN_TIER_HOST] + bill->reserved);
         assert_null(sn_run_arena(t.run, SN_TIER_DEVICE));
         tiny_close(&t);
     }

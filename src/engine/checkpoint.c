@@ -138,7 +138,8 @@ static long newest_before(const char *out_dir, long before) {
 }
 
 /* Reads a tensor through the staging area and compares its checksum, so that a torn one never reaches the weights. */
-static sn_status check_tensor(const sn_session *s, const sn_st *st, const sn_st_tensor *t, const char *path, size_t bytes, const json_t *entry) {
+static sn_status check_tensor(const sn_session *s, const sn_st *st, const sn_st_tensor *t, const char *path, size_t bytes,
+                              const json_t *entry) {
     uint64_t room;
     char *stage = sn_run_transient(s->run, &room);
     uint32_t crc = 0;

@@ -53,7 +53,8 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
         SN_TRY(sn_loader_fill(loader, micro, r, &b));
         for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
             int64_t vocabulary = t->model->config->vocab_size;
-            if (b.ids[i] < 0 || b.ids[i] >= vocabulary) return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b.ids[i], (long long)vocabulary);
+            if (b.ids[i] < 0 || b.ids[i] >= vocabulary)
+                return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b.ids[i], (long long)vocabulary);
             if (b.labels[i] != SN_IGNORE_LABEL && (b.labels[i] < 0 || b.labels[i] >= vocabulary))
                 return sn_fail(SN_ERR_DATA, "label %d is outside the vocabulary of %lld", b.labels[i], (long long)vocabulary);
         }
@@ -106,7 +107,8 @@ static sn_status after_skip(sn_training *t) {
         t->counters.scale_growth = 0;
     }
     const char *broken = t->failures >= MOST_FAILURES ? broken_weight(t) : NULL;
-    if (broken) return sn_fail(SN_ERR_NUMERIC, "step %lld: %s is not finite; no update was made for %d steps", (long long)t->counters.batch_step, broken, MOST_FAILURES);
+    if (broken)
+        return sn_fail(SN_ERR_NUMERIC, "step %lld: %s is not finite; no update was made for %d steps", (long long)t->counters.batch_step, broken, MOST_FAILURES);
     if (t->failures >= MOST_FAILURES)
         return sn_fail(SN_ERR_NUMERIC, "step %lld: the gradient was not finite %d times in a row (loss %g, loss scale %g); no update was made since",
                        (long long)t->counters.batch_step, MOST_FAILURES, t->step_loss, t->counters.loss_scale);
