@@ -30,7 +30,7 @@ static const sn_option merge_table[] = {{.key = "out",
                                         {.key = "form",
                                          .aliases = "dtype,outtype",
                                          .kind = SN_OPTION_CHOICE,
-                                         .choices = "source,f32,f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,q2_k,q3_k,q4_k,q5_k,q6_k",
+                                         .choices = "source,f32,f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1",
                                          .default_text = "f16",
                                          .help = "form of the matrices; below 16 bits: GGUF only"}};
 static const sn_option_group merge_own = SN_OPTION_GROUP("Result", merge_table);
