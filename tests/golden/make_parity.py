@@ -9,7 +9,7 @@ to 1e-6 leave the stored file as it is (kernels differ in the last digits betwee
   llama3/                 a Hugging Face folder: GQA 4:2, head_dim 8, hidden 24 (not 4 x 8), untied, rope llama3 with
                           frequencies in all three of its bands. The tied llama and gpt2 are model_files/'s.
   adapter-NAME/           an initial PEFT adapter of each, A and B random
-  NAME.safetensors        logits of two sequences, one after the other [29,24]; loss and norm [20] of full_ and lora_ runs
+  NAME.safetensors        ids [29] of two sequences, one after the other, and their logits [29,24]; loss and norm [20] of full_ and lora_ runs
   smollm2.safetensors     of the GGUF: ids [64], columns [64] of the vocabulary, logits [64,64] there, token losses [63] (f64
                           cross-entropy of f32 logits), loss and norm [3] of a full run on rows [3,64]
 
@@ -123,7 +123,8 @@ def batches_of(rows):
 
 
 def small(name, path, rows):
-    adapter, values = make_adapter(name, path), {}
+    adapter = make_adapter(name, path)
+    values = {"ids": np.array(sum((r["input_ids"][:n] for n, r in zip(SEQUENCES, rows)), []), dtype=np.int32)}
     with torch.no_grad():
         values["logits"] = torch.cat([load(path)(torch.tensor([r["input_ids"][:n]])).logits[0] for n, r in zip(SEQUENCES, rows)]).numpy()
     for mode, model in (("full", load(path)), ("lora", PeftModel.from_pretrained(load(path), adapter, is_trainable=True).eval())):
