@@ -20,8 +20,8 @@ typedef struct family {
 } family;
 
 static const family families[] = {
-    {"llama", GOLDEN "model_files/llama"}, /* tied, GQA, head_dim not hidden / heads */
-    {"llama3", PARITY "llama3"},           /* untied, and llama3's rope scaling */
+    {"llama", PARITY "llama"},   /* tied, GQA, head_dim not hidden / heads */
+    {"llama3", PARITY "llama3"}, /* untied, and llama3's rope scaling */
     {"gpt2", GOLDEN "model_files/gpt2"},
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
