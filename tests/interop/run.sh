@@ -28,7 +28,7 @@ with open(sys.argv[1], "w") as f:
         ids = [random.randrange(3, 49152) for _ in range(256)]
         f.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
 PYTHON
-run "train" $build/snug train "$work/hf" --data "$work/rows.jsonl" --out "$work/train" --full --shuffle off --weight-decay 0.01 \
+run "train" $build/snug train "$work/hf" --data "$work/rows.jsonl" --out "$work/train" --full --shuffle=off --weight-decay 0.01 \
   --lr-scheduler-type linear --max-grad-norm 1 --learning-rate 5e-5 --max-steps 20 --cutoff-len 256
 run "parity with PyTorch" python tests/interop/train_parity.py "$work/hf" "$work/rows.jsonl" "$work/train/metrics.jsonl" --mode full
 exit $status

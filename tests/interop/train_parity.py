@@ -3,7 +3,7 @@
     train_parity.py MODEL_DIR DATA.jsonl METRICS.jsonl --mode full|lora [--rows N] [--steps N] [--lr X] [--adapter DIR]
 
 MODEL_DIR is a Hugging Face folder (f32), DATA rows of input_ids and labels, METRICS what `snug train` wrote for
-`--shuffle off --weight-decay 0.01 --lr-scheduler-type linear --max-grad-norm 1`. For LoRA, DIR is the initial PEFT adapter
+`--shuffle=off --weight-decay 0.01 --lr-scheduler-type linear --max-grad-norm 1`. For LoRA, DIR is the initial PEFT adapter
 that snug started from (--adapter). Prints the largest differences; exits 1 above 2e-5 (loss) or 1e-4 (norm, relative).
 Reference versions: torch 2.15, transformers 5.24, peft 0.21.2.
 """
