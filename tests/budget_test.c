@@ -62,16 +62,16 @@ static void occupied_memory_is_not_free(void **state) { /* without --memory the 
     sn_options *o = recipe_of("cutoff_len=64");
     size_t taken = 1 << 30;
     bool seen = false;
-    if (sn_fit_budget(o, 1) < 3 * (uint64_t)taken) skip();
+    if (sn_budget_bytes(o, 1) < 3 * (uint64_t)taken) skip();
     for (int i = 0; i < 20 && !seen; i++) { /* others on the machine take and give memory, too */
-        uint64_t before = sn_fit_budget(o, 1);
+        uint64_t before = sn_budget_bytes(o, 1);
         char *p = malloc(taken);
         for (size_t at = 0; at < taken; at += 4096) ((volatile char *)p)[at] = 1;
-        seen = sn_fit_budget(o, 1) + taken / 2 < before;
+        seen = sn_budget_bytes(o, 1) + taken / 2 < before;
         free(p);
     }
     assert_true(seen);
-    assert_true(sn_fit_budget(o, 2) < sn_fit_budget(o, 1));
+    assert_true(sn_budget_bytes(o, 2) < sn_budget_bytes(o, 1));
     sn_options_close(o);
 }
 
@@ -93,7 +93,7 @@ static void fit_takes_exact_changes_first(void **state) {
         assert_int_equal(chosen != NULL, cases[i].key != NULL);
         if (chosen) {
             assert_ok(sn_train_plan(&m, chosen, NULL, &s));
-            assert_true(s.plan->bill.total <= sn_fit_budget(o, 1));
+            assert_true(s.plan->bill.total <= sn_budget_bytes(o, 1));
             sn_session_close(&s);
             if (!strcmp(cases[i].key, "lora")) assert_true(sn_options_bool(chosen, "lora") || sn_options_bool(chosen, "qlora"));
             else assert_int_equal(sn_options_int(chosen, cases[i].key), atoi(cases[i].value));

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/system.h"
 #include "engine/probe.h"
 #include "engine/train.h"
 
@@ -22,12 +21,6 @@ typedef struct candidate {
 } candidate;
 
 enum { MOST_CANDIDATES = 128 };
-
-uint64_t sn_fit_budget(const sn_options *recipe, int ranks) {
-    if (!sn_options_given(recipe, "memory")) return sn_memory_free() / (uint64_t)ranks;
-    sn_budget b = sn_options_budget(recipe, "memory");
-    return b.bare != UINT64_MAX ? b.bare : b.device != UINT64_MAX ? b.device : b.host;
-}
 
 static void note(char *text, size_t size, const char *key, const char *value) {
     size_t n = strlen(text);
@@ -175,7 +168,7 @@ sn_status sn_fit_training(sn_model *model, const sn_options *recipe, sn_options 
     static const char *const words[] = {"bit-exact", "the same step in smaller micro-batches", "another form: results differ within its tolerance"};
     *chosen = NULL;
     SN_TRY(sn_train_plan(model, recipe, NULL, &session));
-    uint64_t budget = sn_fit_budget(recipe, session.cluster.mesh.size[SN_MESH_DP]);
+    uint64_t budget = sn_budget_bytes(recipe, session.cluster.mesh.size[SN_MESH_DP]);
     const char *fit = sn_options_string(recipe, "fit");
     sn_status status = SN_OK;
     if (session.plan->bill.total > budget && strcmp(session.device.shape.name, "null")) {

@@ -4,10 +4,6 @@
 
 #include "engine/session.h"
 
-/* The bytes that a rank may take under the recipe: `memory` (device=, or a bare number), else what the cgroup and the
- * machine have free, divided by the ranks. */
-uint64_t sn_fit_budget(const sn_options *recipe, int ranks);
-
 /* Plans the training job of `recipe`; when it is over the budget and `fit` is on or any, looks for the cheapest change:
  * bit-exact ones first (recomputation), then the same step in smaller micro-batches, then, with any, other forms
  * (moments, 16-bit precision, LoRA, QLoRA). Among the candidates of the first kind that has one that fits, the fastest

@@ -71,6 +71,7 @@ static void a_terminal_is_redrawn(void **state) {
     assert_true(p.terminal && p.color);
     sn_progress_show(&p, "step 1/9", "loss 2", false);
     assert_string_equal(drain(ends[0]), "\r\033[1mstep 1/9\033[0m  loss 2\033[K");
+    p.drawn = sn_now() + 1; /* a busy machine may have taken longer than the interval */
     sn_progress_show(&p, "step 2/9", "loss 1", false); /* too soon */
     assert_string_equal(drain(ends[0]), "");
     sn_progress_show(&p, "step 2/9", "loss 1", true);

@@ -29,16 +29,16 @@ static const char *human(uint64_t bytes, char text[32]) {
     return text;
 }
 
+uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
+    if (!sn_options_given(recipe, "memory")) return sn_memory_free() / (uint64_t)ranks;
+    sn_budget b = sn_options_budget(recipe, "memory");
+    return b.bare != UINT64_MAX ? b.bare : b.device != UINT64_MAX ? b.device : b.host;
+}
+
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
     const sn_bill *b = &s->plan->bill;
-    uint64_t budget;
+    uint64_t budget = sn_budget_bytes(recipe, s->cluster.mesh.size[SN_MESH_DP]);
     char need[32], have[32], missing[32], largest[32];
-    if (sn_options_given(recipe, "memory")) {
-        sn_budget memory = sn_options_budget(recipe, "memory");
-        budget = memory.bare != UINT64_MAX ? memory.bare : memory.device != UINT64_MAX ? memory.device : memory.host;
-    } else {
-        budget = sn_memory_free() / (uint64_t)s->cluster.mesh.size[SN_MESH_DP];
-    }
     if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
     return sn_fail(SN_ERR_BUDGET, "the plan needs %s (%llu bytes), the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
                    human(b->total, need), (unsigned long long)b->total, human(budget, have), human(b->total - budget, missing),

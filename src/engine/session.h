@@ -22,6 +22,10 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe);
 /* Bytes that no plan owns in a process that works with this model; exports: it writes a whole model at its end. See engine/reserved.c. */
 uint64_t sn_reserved_bytes(const sn_model *m, bool exports);
 
+/* The bytes that a rank may take under the recipe: `memory` (device=, or a bare number), else what the cgroup and the
+ * machine have free, divided by the ranks. */
+uint64_t sn_budget_bytes(const sn_options *recipe, int ranks);
+
 /* Plans s->job. */
 sn_status sn_session_plan(sn_session *s, const sn_options *recipe);
 
