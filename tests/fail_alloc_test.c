@@ -63,7 +63,7 @@ static sn_status plan_and_open(const void *context) {
     for (int i = 0; i < SN_MESH_AXES; i++) s.cluster.mesh.size[i] = 1;
     s.cluster.mesh.size[SN_MESH_DP] = t->ranks;
     if (status == SN_OK) status = sn_job_for_training(&t->config, NULL, &shape, t->recipe, &s.cluster, NULL, &s.job);
-    if (status == SN_OK) status = sn_session_plan(&s, t->recipe);
+    if (status == SN_OK) status = sn_session_plan(&s);
     if (status == SN_OK && t->ranks == 1) status = sn_run_open(s.plan, &s.device, NULL, &s.run);
     sn_session_close(&s);
     return status;

@@ -12,17 +12,11 @@
 #include "base/log.h"
 #include "io/safetensors.h"
 
-static bool has_master(const sn_job *job, sn_pid p) {
-    for (size_t i = 0; i < job->n_persistent; i++)
-        if (job->persistent[i].parent == p && strstr(job->persistent[i].name, ".master")) return true;
-    return false;
-}
-
 /* What a checkpoint holds. A 16-bit weight is made from its master again, but is kept too: the file stays whole. */
 static bool is_state(const sn_job *job, sn_pid p) {
     const sn_persistent *e = &job->persistent[p];
     if (e->class_of == SN_CLASS_OPTIMIZER) return e->parent != SN_NONE;
-    return e->class_of == SN_CLASS_WEIGHTS && e->trainable && (!has_master(job, p) || e->rest.form != SN_F32);
+    return e->class_of == SN_CLASS_WEIGHTS && e->trainable && (sn_job_master(job, p) == SN_NONE || e->rest.form != SN_F32);
 }
 
 uint64_t sn_checkpoint_bytes(const sn_session *s) {

@@ -21,7 +21,7 @@ sn_status sn_evaluator_open(sn_model *model, const sn_options *recipe, const cha
     if (status == SN_OK)
         status = sn_job_for_evaluation(model->config, parameters.find ? &parameters : NULL, tokens, logits, effective ? effective : recipe, &s->cluster, &s->job);
     sn_options_close(effective);
-    if (status == SN_OK) status = sn_session_plan(s, recipe);
+    if (status == SN_OK) status = sn_session_plan(s);
     if (status == SN_OK) status = sn_session_check_budget(s, recipe);
     if (status == SN_OK) status = sn_session_open(s, recipe, adapter, NULL);
     if (status != SN_OK) sn_session_close(s);

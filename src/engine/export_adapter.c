@@ -16,17 +16,11 @@ static bool is_factor(const sn_persistent *e, const char *which) {
     return e->class_of == SN_CLASS_WEIGHTS && !strncmp(e->name, PREFIX, strlen(PREFIX)) && strstr(e->name, which);
 }
 
-static sn_pid master_of(const sn_job *job, sn_pid p) {
-    for (size_t i = 0; i < job->n_persistent; i++)
-        if (job->persistent[i].parent == p && strstr(job->persistent[i].name, ".master")) return (sn_pid)i;
-    return p;
-}
-
 /* Writes one factor as f32, in pieces when it has to be converted. */
 static sn_status write_factor(const sn_session *s, sn_st_writer *w, size_t index, sn_pid p) {
     enum { CHUNK = 1024 };
     const sn_persistent *e = &s->job->persistent[p];
-    sn_pid from = master_of(s->job, p);
+    sn_pid master = sn_job_master(s->job, p), from = master == SN_NONE ? p : master;
     sn_dtype form = s->job->persistent[from].rest.form;
     const char *data = sn_run_persistent(s->run, from);
     int64_t n = e->shape.d[0] * e->shape.d[1];

@@ -71,9 +71,7 @@ static sn_status gather_file(sn_export *v, const sn_model_tensor *t, int64_t row
 
 static sn_status run_value(const sn_export *v, sn_pid p, const char **data, sn_dtype *form) {
     const sn_job *job = v->session->job;
-    sn_pid from = p;
-    for (size_t i = 0; i < job->n_persistent; i++)
-        if (job->persistent[i].parent == p && strstr(job->persistent[i].name, ".master")) from = (sn_pid)i;
+    sn_pid master = sn_job_master(job, p), from = master == SN_NONE ? p : master;
     *form = job->persistent[from].rest.form;
     *data = sn_run_persistent(v->session->run, from);
     if (!*data) return sn_fail(SN_ERR_USAGE, "%s: the device has no memory to export from", job->persistent[p].name);

@@ -50,7 +50,7 @@ static sn_status build(sn_model *model, const sn_options *recipe, const char *ad
     sn_status s = sn_passes_run(job, effective ? effective : recipe, &g->session.cluster, NULL, NULL);
     sn_options_close(effective);
     SN_TRY(s);
-    return sn_session_plan(&g->session, recipe);
+    return sn_session_plan(&g->session);
 }
 
 sn_status sn_generator_plan(sn_model *model, const sn_options *recipe, const char *adapter, sn_generator *g) {

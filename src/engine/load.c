@@ -61,8 +61,7 @@ static sn_status load_value(sn_run *run, const sn_job *job, sn_pid p, const sn_m
     const sn_persistent *e = &job->persistent[p];
     char *data = sn_run_persistent(run, p);
     size_t bytes;
-    bool master = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE && e->source.form == job->persistent[e->parent].source.form &&
-                  strstr(e->name, ".master");
+    bool master = e->parent != SN_NONE && sn_job_master(job, e->parent) == p;
     if (!data || (e->class_of != SN_CLASS_WEIGHTS && !master)) return SN_OK; /* arenas start as zeros */
     if (e->source.file < 0) {
         sn_initialise(e, master ? e->parent : p, seed, data);
@@ -97,8 +96,8 @@ static sn_status put_adapter_tensor(sn_run *run, const sn_job *job, const sn_st 
         sn_to_f32(t->dtype, raw, n, values);
         s = sn_from_f32(e->rest.form, values, n, sn_run_persistent(run, p));
     }
-    for (size_t m = 0; s == SN_OK && m < job->n_persistent; m++)
-        if (job->persistent[m].parent == p && strstr(job->persistent[m].name, ".master")) s = sn_from_f32(SN_F32, values, n, sn_run_persistent(run, (sn_pid)m));
+    sn_pid master = sn_job_master(job, p);
+    if (s == SN_OK && master != SN_NONE) s = sn_from_f32(SN_F32, values, n, sn_run_persistent(run, master));
     sn_free(raw);
     sn_free(values);
     return s;

@@ -27,7 +27,7 @@ uint64_t sn_reserved_bytes(const sn_model *m, bool exports);
 uint64_t sn_budget_bytes(const sn_options *recipe, int ranks);
 
 /* Plans s->job. */
-sn_status sn_session_plan(sn_session *s, const sn_options *recipe);
+sn_status sn_session_plan(sn_session *s);
 
 /* Refuses a plan that is over the recipe's budget, with the bytes missing and what is live at the peak. */
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe);

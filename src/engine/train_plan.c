@@ -27,7 +27,7 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
 
 sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s) {
     sn_status status = plan_training(s, model, recipe, stop_after);
-    if (status == SN_OK && !stop_after) status = sn_session_plan(s, recipe);
+    if (status == SN_OK && !stop_after) status = sn_session_plan(s);
     if (status != SN_OK) sn_session_close(s);
     return status;
 }

@@ -90,6 +90,16 @@ sn_pid sn_job_find(const sn_job *job, const char *name) {
     return SN_NONE;
 }
 
+sn_pid sn_job_master(const sn_job *job, sn_pid weight) {
+    static const char suffix[] = ".master";
+    for (size_t i = 0; i < job->n_persistent; i++) {
+        const sn_persistent *e = &job->persistent[i];
+        size_t n = strlen(e->name), m = sizeof suffix - 1;
+        if (e->parent == weight && e->class_of == SN_CLASS_OPTIMIZER && n > m && !strcmp(e->name + n - m, suffix)) return (sn_pid)i;
+    }
+    return SN_NONE;
+}
+
 /* The builder */
 
 static sn_vid stuck(sn_graph *g, sn_status s) {

@@ -172,6 +172,9 @@ int sn_job_graph_index(const sn_job *job, const char *name);  /* -1: no such pro
 sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, sn_dtype form, sn_shape shape);
 sn_pid sn_job_find(const sn_job *job, const char *name);
 
+/* The f32 master of a weight: what the update changes where the weight itself has 16 bits. SN_NONE: the weight is its own. */
+sn_pid sn_job_master(const sn_job *job, sn_pid weight);
+
 /* The builder. Errors are sticky: after the first, calls return SN_NONE and g->status holds the code, so that a model
  * reads like its maths and checks once. */
 sn_vid sn_input(sn_graph *g, const char *name, sn_dtype dtype, sn_shape shape);

@@ -30,15 +30,6 @@ static sn_pid child(sn_job *job, sn_pid parent, const char *suffix, sn_dtype for
     return p;
 }
 
-static sn_pid find_child(const sn_job *job, sn_pid parent, sn_class class_of, const char *suffix) {
-    for (size_t i = 0; i < job->n_persistent; i++) {
-        const sn_persistent *e = &job->persistent[i];
-        size_t n = strlen(e->name), m = strlen(suffix);
-        if (e->parent == parent && e->class_of == class_of && n > m && !strcmp(e->name + n - m, suffix)) return (sn_pid)i;
-    }
-    return SN_NONE;
-}
-
 typedef struct update {
     sn_graph *g;
     sn_vid norms, hyper, clip;
@@ -52,7 +43,7 @@ static sn_status update_parameter(update *u, sn_pid p, sn_pid gradient, int inde
     sn_job *job = g->job;
     const sn_options *r = u->recipe;
     double decay = job->persistent[p].decays ? sn_options_float(r, "weight_decay") : 0;
-    sn_pid master = find_child(job, p, SN_CLASS_OPTIMIZER, ".master");
+    sn_pid master = sn_job_master(job, p);
     sn_vid w = sn_use_persistent(g, master == SN_NONE ? p : master), w16 = master == SN_NONE ? SN_NONE : sn_use_persistent(g, p);
     sn_vid grad = sn_use_persistent(g, gradient), out[SN_MAX_OUT];
     const char *name = sn_name(g, "%s", job->persistent[p].name);

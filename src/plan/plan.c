@@ -30,7 +30,6 @@ typedef struct planner {
     uint32_t *first, *last; /* by value: instructions that define it and use it last */
     uint32_t *root;         /* by value: the value whose bytes it shares */
     uint64_t *bytes, *offset;
-    uint32_t *life;         /* by value: index of its block, or SN_NONE */
     sn_shape *shape;        /* local */
 } planner;
 
@@ -64,7 +63,6 @@ static sn_status measure_values(planner *p) {
         p->first[v] = SN_NONE;
         p->last[v] = 0;
         p->root[v] = (uint32_t)v;
-        p->life[v] = SN_NONE;
     }
     return SN_OK;
 }
@@ -191,7 +189,7 @@ static sn_status place_transients(planner *p) {
             if (p->root[v] != v || !is_transient(&g->values[v]) || p->first[v] == SN_NONE || tier_of(&g->values[v]) != (sn_tier)tier || !p->bytes[v]) continue;
             blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v]};
             lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier};
-            p->life[v] = (uint32_t)n_lives++;
+            n_lives++;
         }
         for (uint32_t k = 0; tier == SN_TIER_DEVICE && k < prog->count; k++) {
             if (!prog->instrs[k].scratch_bytes) continue;
@@ -240,7 +238,7 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     const sn_graph *g = job->graphs[index];
     size_t n = g->n_values + 1;
     planner p = {.job = job, .g = g, .request = request, .plan = plan, .out = &plan->programs[index]};
-    uint32_t *words = sn_alloc(4 * n * sizeof *words);
+    uint32_t *words = sn_alloc(3 * n * sizeof *words);
     uint64_t *longs = sn_alloc_zero(2 * n, sizeof *longs);
     p.shape = sn_alloc(n * sizeof *p.shape);
     sn_status s = words && longs && p.shape ? SN_OK : no_memory();
@@ -248,7 +246,6 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
         p.first = words;
         p.last = words + n;
         p.root = words + 2 * n;
-        p.life = words + 3 * n;
         p.bytes = longs;
         p.offset = longs + n;
         p.out->program.name = g->name;

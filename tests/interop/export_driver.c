@@ -46,7 +46,7 @@ static sn_status open_session(sn_model *model, const sn_options *recipe, sn_sess
     *s = (sn_session){.model = model};
     SN_TRY(sn_session_machine(s, recipe));
     SN_TRY(sn_job_for_evaluation(model->config, &parameters, 8, false, recipe, &s->cluster, &s->job));
-    SN_TRY(sn_session_plan(s, recipe));
+    SN_TRY(sn_session_plan(s));
     SN_TRY(sn_session_open(s, recipe, NULL, NULL));
     fill_factors(s);
     return SN_OK;

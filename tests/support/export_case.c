@@ -55,7 +55,7 @@ void open_session(sn_session *s, sn_model *model, const sn_options *recipe, bool
     assert_ok(sn_session_machine(s, recipe));
     if (train) assert_ok(sn_job_for_training(model->config, source, &shape, recipe, &s->cluster, NULL, &s->job));
     else assert_ok(sn_job_for_evaluation(model->config, source, 8, false, recipe, &s->cluster, &s->job));
-    assert_ok(sn_session_plan(s, recipe));
+    assert_ok(sn_session_plan(s));
     assert_ok(sn_session_open(s, recipe, NULL, NULL));
 }
 
