@@ -222,7 +222,7 @@ static void illegal_pairs_are_refused(void **state) {
         sn_cluster cluster = {.addresses = sn_device_null.shape.addresses};
         sn_job *job = NULL;
         for (int a = 0; a < SN_MESH_AXES; a++) cluster.mesh.size[a] = 1;
-        sn_training_shape shape = {.tokens = 8, .accumulation = 1};
+        sn_training_shape shape = {.tokens = 8};
         sn_status s = sn_job_for_training(&config, NULL, &shape, recipe, &cluster, NULL, &job);
         if (s == SN_OK) fail_msg("'%s' was accepted", cases[i].options);
         if (!strstr(sn_error_text(), cases[i].reason))
