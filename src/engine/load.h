@@ -5,11 +5,9 @@
 #include "engine/model.h"
 #include "run/run.h"
 
-/* Bytes of the transient arena that loading and saving use for tiles; part of every plan that loads. */
-enum { SN_STAGING_BYTES = 4 << 20 };
-
-/* Weights and masters from the model's files (or initialised, where a value has no file), moments and gradients zero. */
-sn_status sn_load_weights(sn_run *run, const sn_job *job, const sn_model *model, uint64_t seed);
+/* Runs the program "load", if the job has one, and initialises the weights and masters that have no file; moments and
+ * gradients are zero. */
+sn_status sn_load_weights(sn_run *run, const sn_job *job, uint64_t seed);
 
 /* lora_A and lora_B from a PEFT adapter's folder; every tensor must match a value and every LoRA value be found. */
 sn_status sn_load_adapter(sn_run *run, const sn_job *job, const char *dir);

@@ -98,16 +98,18 @@ void sn_model_close(sn_model *m) {
     *m = (sn_model){0};
 }
 
-static sn_status find_parameter(void *state, const char *name, const sn_shape *shape, sn_source *source) {
+static sn_status find_parameter(void *state, const char *name, const sn_shape *shape, sn_source *source, const char **path) {
     const sn_model *m = state;
     const sn_model_tensor *t = sn_model_files_find(&m->files, name);
     char wanted[96], found[96];
     if (!t) return sn_fail(SN_ERR_FORMAT, "%s: tensor %s is missing", m->path, name);
     if (!sn_shape_equal(&t->shape, shape))
         return sn_fail(SN_ERR_SHAPE, "%s: tensor %s is %s, the configuration wants %s", m->path, name, sn_shape_text(&t->shape, found), sn_shape_text(shape, wanted));
-    source->file = 0;
-    source->tensor = (int32_t)(t - m->files.tensors);
     source->form = t->dtype;
+    source->offset = t->offset;
+    source->row_heads = (int32_t)t->row_heads;
+    source->transposed = t->transposed;
+    *path = t->path;
     return SN_OK;
 }
 

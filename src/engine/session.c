@@ -19,7 +19,7 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
 }
 
 sn_status sn_session_plan(sn_session *s) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports), .staging = SN_STAGING_BYTES, .reuse = true};
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports), .staging = s->exports ? SN_STAGING_BYTES : 0, .reuse = true};
     return sn_plan_make(s->job, &request, &s->plan);
 }
 
@@ -48,7 +48,7 @@ sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *a
     malloc_trim(0); /* what planning needed for a while goes back before the arenas come */
     SN_TRY(sn_run_open(s->plan, &s->device, comm, &s->run));
     if (!s->device.map) return SN_OK;
-    SN_TRY(sn_load_weights(s->run, s->job, s->model, (uint64_t)sn_options_int(recipe, "seed")));
+    SN_TRY(sn_load_weights(s->run, s->job, (uint64_t)sn_options_int(recipe, "seed")));
     return adapter && *adapter ? sn_load_adapter(s->run, s->job, adapter) : SN_OK;
 }
 

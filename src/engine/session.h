@@ -16,6 +16,10 @@ typedef struct sn_session {
     bool exports; /* writes a whole model at its end: see engine/reserved.c */
 } sn_session;
 
+/* Bytes of the device's transient arena in which exporting a whole model makes its tiles; part of the plan of every session
+ * that exports. */
+enum { SN_STAGING_BYTES = 4 << 20 };
+
 /* Device and mesh from the recipe (device, threads, thread_ranks). */
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe);
 

@@ -7,7 +7,7 @@
 #include "graph/op.h"
 
 const char *sn_role_name(sn_role role) {
-    static const char *const names[] = {"train", "train_next", "update", "evaluate", "logits", "generate"};
+    static const char *const names[] = {"train", "train_next", "update", "evaluate", "logits", "generate", "load"};
     return (unsigned)role < sizeof names / sizeof names[0] ? names[role] : "?";
 }
 
@@ -33,6 +33,7 @@ void sn_job_free(sn_job *job) {
         sn_free(g);
     }
     sn_free(job->persistent);
+    sn_free(job->files);
     sn_pool_free(&job->pool);
     sn_free(job);
 }
@@ -102,6 +103,18 @@ sn_graph *sn_job_copy_graph(const sn_graph *from, const char *name, sn_role role
 sn_graph *sn_job_graph(const sn_job *job, const char *name) {
     int i = sn_job_graph_index(job, name);
     return i < 0 ? NULL : job->graphs[i];
+}
+
+int sn_job_add_file(sn_job *job, const char *path) {
+    for (size_t i = 0; i < job->n_files; i++)
+        if (!strcmp(job->files[i].path, path)) return (int)i;
+    char *copy = sn_pool_strdup(&job->pool, path);
+    if (!copy || SN_GROW(job->files, job->n_files, job->cap_files) != SN_OK) {
+        no_memory();
+        return -1;
+    }
+    job->files[job->n_files].path = copy;
+    return (int)job->n_files++;
 }
 
 sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, sn_dtype form, sn_shape shape) {
@@ -195,14 +208,34 @@ void sn_node_call(const sn_graph *g, const sn_node *n, sn_call *c) {
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i].value != SN_NONE) {
             const sn_value *v = &g->values[n->in[i].value];
-            c->in[i] = (sn_tensor){.shape = v->shape, .dtype = n->in[i].form < SN_DTYPE_COUNT ? n->in[i].form : v->dtype};
+            c->in[i] = (sn_tensor){.shape = v->shape, .dtype = n->in[i].form < SN_DTYPE_COUNT ? (sn_dtype)n->in[i].form : v->dtype};
+            if (n->in[i].slice_n) c->in[i].shape.d[0] = n->in[i].slice_n;
         }
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i] != SN_NONE) c->out[i] = (sn_tensor){.shape = g->values[n->out[i]].shape, .dtype = g->values[n->out[i]].dtype};
 }
 
+/* A slice lies inside its value and, of a vector, at whole blocks of the form. */
+static sn_status check_slices(const sn_graph *g, const sn_node *n) {
+    for (int i = 0; i < n->n_in; i++) {
+        const sn_use *u = &n->in[i];
+        if (u->value == SN_NONE || (!u->slice_n && !u->slice_at)) continue;
+        const sn_value *v = &g->values[u->value];
+        char text[96];
+        if (!v->shape.rank || u->slice_at < 0 || u->slice_n < 1 || u->slice_at > v->shape.d[0] || u->slice_n > v->shape.d[0] - u->slice_at)
+            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d, rows %lld to %lld of %s %s, lies outside it", g->name, sn_ops[n->op]->name, n->name, i,
+                           (long long)u->slice_at, (long long)u->slice_at + (long long)u->slice_n, v->name ? v->name : "a value", sn_shape_text(&v->shape, text));
+        int block = sn_dtypes[v->dtype].block;
+        if (v->shape.rank == 1 && (u->slice_at % block || u->slice_n % block))
+            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d, elements %lld to %lld of %s, is no whole number of blocks of %s", g->name, sn_ops[n->op]->name,
+                           n->name, i, (long long)u->slice_at, (long long)(u->slice_at + u->slice_n), v->name ? v->name : "a value", sn_dtype_name(v->dtype));
+    }
+    return SN_OK;
+}
+
 static sn_status run_shape_rule(const sn_graph *g, const sn_node *n, sn_call *c) {
     const sn_op *op = sn_ops[n->op];
+    SN_TRY(check_slices(g, n));
     sn_node_call(g, n, c);
     for (int i = 0; i < n->n_out; i++) c->out[i] = (sn_tensor){0};
     for (int i = 0; i < op->min_in; i++)
@@ -222,7 +255,7 @@ static bool put_in_order(sn_graph *g, sn_nid id) {
     return true;
 }
 
-sn_nid sn_append(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int n_in, const sn_vid *in, const char *name, sn_vid *out) {
+sn_nid sn_append_uses(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int n_in, const sn_use *in, const char *name, sn_vid *out) {
     const sn_op *op = sn_ops[opcode];
     for (int i = 0; i < op->n_out; i++) out[i] = SN_NONE;
     if (g->status != SN_OK) return SN_NONE;
@@ -231,9 +264,9 @@ sn_nid sn_append(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int n_in,
                  .layer = g->layer, .name = sn_name(g, "%s", name ? name : op->name), .made_by = g->made_by, .origin = SN_NONE,
                  .site = g->next_site++, .after = SN_NONE};
     if (attrs) n.attrs = *attrs;
-    for (int i = 0; i < SN_MAX_IN; i++) n.in[i] = (sn_use){.value = i < n_in ? in[i] : SN_NONE, .form = SN_DTYPE_COUNT};
+    for (int i = 0; i < SN_MAX_IN; i++) n.in[i] = i < n_in ? in[i] : sn_use_of(SN_NONE);
     for (int i = 0; i < n_in; i++)
-        if (in[i] != SN_NONE && in[i] >= g->n_values) return stuck(g, sn_fail(SN_ERR_INTERNAL, "%s: input %d is no value", op->name, i));
+        if (in[i].value != SN_NONE && in[i].value >= g->n_values) return stuck(g, sn_fail(SN_ERR_INTERNAL, "%s: input %d is no value", op->name, i));
     for (int i = 0; i < SN_MAX_OUT; i++) n.out[i] = SN_NONE;
     sn_call call;
     sn_status s = run_shape_rule(g, &n, &call);
@@ -248,6 +281,12 @@ sn_nid sn_append(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int n_in,
     if (SN_GROW(g->nodes, g->n_nodes, g->cap_nodes) != SN_OK || !put_in_order(g, id)) return stuck(g, SN_ERR_NO_MEMORY);
     g->nodes[g->n_nodes++] = n;
     return id;
+}
+
+sn_nid sn_append(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int n_in, const sn_vid *in, const char *name, sn_vid *out) {
+    sn_use uses[SN_MAX_IN];
+    for (int i = 0; i < n_in && i < SN_MAX_IN; i++) uses[i] = sn_use_of(in[i]);
+    return sn_append_uses(g, opcode, attrs, n_in, uses, name, out);
 }
 
 sn_vid sn_append1(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int n_in, const sn_vid *in, const char *name) {
@@ -292,7 +331,8 @@ sn_status sn_graph_drop_unused(sn_graph *g) {
     if (!used) return no_memory();
     for (size_t k = g->n_order; k-- > 0;) {
         sn_node *n = &g->nodes[g->order[k]];
-        bool keep = sn_ops[n->op]->mutates != 0;
+        bool keep = false;
+        for (int i = 0; i < n->n_in; i++) keep |= n->in[i].value != SN_NONE && (sn_ops[n->op]->mutates >> i & 1);
         for (int i = 0; i < n->n_out; i++)
             if (n->out[i] != SN_NONE) {
                 const sn_value *v = &g->values[n->out[i]];

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "graph/split.h"
 #include "program/attrs.h"
+#include "program/files.h"
 #include "program/program.h"
 #include "tensor/shape.h"
 
@@ -41,13 +42,13 @@ typedef struct sn_home {
     sn_dtype form;
 } sn_home;
 
-/* Where a persistent value's first contents come from; io/ and engine/ fill and read it. */
+/* Where a persistent value's first contents come from; engine/ fills it, the pass `load` and engine/ read it. */
 typedef struct sn_source {
     sn_dtype form;     /* the form it has in the file */
-    int32_t file;      /* index of an opened model file; -1: no file */
-    int32_t tensor;    /* index of the tensor in that file */
+    int32_t file;      /* index in the job's files; -1: no file */
+    uint64_t offset;   /* of its first byte in that file */
     int32_t row_heads; /* > 0: the file's rows are permuted as llama.cpp permutes q and k, with this many heads */
-    int32_t transposed; /* the file holds [in, out] where the graph has [out, in], or the reverse */
+    bool transposed;   /* the file holds [out, in] where the value is [in, out] */
     int32_t init;      /* without a file: sn_init */
     float scale;       /* of SN_INIT_NORMAL (standard deviation) and SN_INIT_UNIFORM (bound); the value of SN_INIT_CONST */
 } sn_source;
@@ -80,13 +81,20 @@ typedef struct sn_value {
     sn_nid producer;  /* SN_NONE for inputs and persistent values */
 } sn_value;
 
-/* An edge into a node: which value, and the form and split in which the op wants it. */
+/* An edge into a node: which value, and the form, split and part in which the op wants it. A slice is a run of rows of the
+ * value's first axis (of a vector: elements, in whole blocks of its form); the op sees a value of that many rows. The use of
+ * an input that the op mutates has slices too: that is how a program writes a part of a persistent value. */
 typedef struct sn_use {
-    sn_vid value; /* SN_NONE: absent optional input */
-    sn_dtype form;   /* SN_DTYPE_COUNT: as it is */
-    sn_split split;  /* valid when has_split */
+    sn_vid value;  /* SN_NONE: absent optional input */
+    uint8_t form;  /* sn_dtype; SN_DTYPE_COUNT: as it is */
     bool has_split;
+    sn_split split; /* valid when has_split */
+    int64_t slice_at, slice_n; /* slice_n 0: the whole */
 } sn_use;
+static inline sn_use sn_use_of(sn_vid value) { return (sn_use){.value = value, .form = SN_DTYPE_COUNT}; }
+static inline sn_use sn_use_rows(sn_vid value, int64_t at, int64_t n) {
+    return (sn_use){.value = value, .form = SN_DTYPE_COUNT, .slice_at = at, .slice_n = n};
+}
 
 /* What a node's forward part belongs to inside a block; its gradient nodes inherit it. */
 typedef enum sn_part { SN_PART_NONE, SN_PART_ATTENTION, SN_PART_MLP } sn_part;
@@ -119,7 +127,8 @@ typedef enum sn_role {
     SN_ROLE_UPDATE,     /* gradient norm, clipping, optimizer of a step of several micro-batches */
     SN_ROLE_EVALUATE,   /* losses only */
     SN_ROLE_LOGITS,     /* all logits of a batch */
-    SN_ROLE_GENERATE    /* over the KV cache: prompt and decode buckets */
+    SN_ROLE_GENERATE,   /* over the KV cache: prompt and decode buckets */
+    SN_ROLE_LOAD        /* weights from their files, once */
 } sn_role;
 const char *sn_role_name(sn_role role);
 static inline bool sn_role_trains(sn_role r) { return r == SN_ROLE_TRAIN || r == SN_ROLE_TRAIN_NEXT; }
@@ -150,6 +159,8 @@ enum { SN_MAX_PROGRAMS = 8 };
 
 typedef struct sn_job {
     sn_pool pool; /* names */
+    sn_program_file *files; /* that instructions of its programs read, by their index here */
+    size_t n_files, cap_files;
     sn_persistent *persistent;
     size_t n_persistent, cap_persistent;
     sn_graph *graphs[SN_MAX_PROGRAMS];
@@ -172,6 +183,9 @@ int sn_job_role_index(const sn_job *job, sn_role role);       /* the first progr
 /* Adds a program that holds the same values and nodes as g, under the same ids. NULL with the error set when it cannot. */
 sn_graph *sn_job_copy_graph(const sn_graph *g, const char *name, sn_role role);
 
+/* Index in job->files of this path, which is added and copied when it is new; -1 with the error set when it cannot. */
+int sn_job_add_file(sn_job *job, const char *path);
+
 /* Adds a persistent value on the device tier, whole, not trainable; the caller adjusts the entry. SN_NONE on failure. */
 sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, sn_dtype form, sn_shape shape);
 sn_pid sn_job_find(const sn_job *job, const char *name);
@@ -187,13 +201,15 @@ void sn_mark_output(sn_graph *g, sn_vid v, const char *name);
 
 /* Appends a node at g->insert_at. in[] may hold SN_NONE for absent optional inputs. out[] receives n_out values. */
 sn_nid sn_append(sn_graph *g, sn_opcode op, const sn_attrs *attrs, int n_in, const sn_vid *in, const char *name, sn_vid *out);
-/* The same for an op with one wanted output. */
+/* The same with uses that say more than the value: a slice, or a form. */
+sn_nid sn_append_uses(sn_graph *g, sn_opcode op, const sn_attrs *attrs, int n_in, const sn_use *in, const char *name, sn_vid *out);
+/* The same as sn_append for an op with one wanted output. */
 sn_vid sn_append1(sn_graph *g, sn_opcode op, const sn_attrs *attrs, int n_in, const sn_vid *in, const char *name);
 
 const char *sn_name(sn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Checks every rule that a pass must keep: ids in range, values defined before use, shapes and dtypes as the ops
- * say, persistent values mutated in order. The message names the node and the pass. */
+/* Checks every rule that a pass must keep: ids in range, values defined before use, slices inside their values, shapes and
+ * dtypes as the ops say, persistent values mutated in order. The message names the node and the pass. */
 sn_status sn_graph_verify(const sn_graph *g);
 
 /* Runs every shape rule again in order, after a pass changed forms or attributes. */

@@ -40,7 +40,8 @@ void sn_graph_print(const sn_graph *g, sn_str *out) {
             sn_str_char(out, ' ');
             if (n->in[i].value == SN_NONE) sn_str_char(out, '-');
             else print_value(g, n->in[i].value, out);
-            if (n->in[i].form < SN_DTYPE_COUNT) sn_str_printf(out, ":%s", sn_dtype_name(n->in[i].form));
+            if (n->in[i].slice_n) sn_str_printf(out, "[%lld:%lld]", (long long)n->in[i].slice_at, (long long)(n->in[i].slice_at + n->in[i].slice_n));
+            if (n->in[i].form < SN_DTYPE_COUNT) sn_str_printf(out, ":%s", sn_dtype_name((sn_dtype)n->in[i].form));
         }
         for (int i = 0; i < SN_ATTR_INTS; i++)
             if (op->int_attrs[i] && n->attrs.i[i]) sn_str_printf(out, " %s=%lld", op->int_attrs[i], (long long)n->attrs.i[i]);

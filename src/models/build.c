@@ -17,8 +17,14 @@ sn_vid sn_build_weight(sn_builder *b, const char *name, int64_t rows, int64_t co
     sn_shape shape = cols ? sn_shape_of(rows, cols) : sn_shape_of(rows);
     sn_source source = {.file = -1, .init = init, .scale = scale};
     if (b->parameters) {
-        g->status = b->parameters->find(b->parameters->state, name, &shape, &source);
+        const char *path;
+        g->status = b->parameters->find(b->parameters->state, name, &shape, &source, &path);
         if (g->status != SN_OK) return SN_NONE;
+        source.file = sn_job_add_file(g->job, path);
+        if (source.file < 0) {
+            g->status = SN_ERR_NO_MEMORY;
+            return SN_NONE;
+        }
     }
     p = sn_job_add_persistent(g->job, name, SN_CLASS_WEIGHTS, SN_F32, shape);
     if (p == SN_NONE) {

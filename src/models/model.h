@@ -14,10 +14,11 @@ typedef struct sn_model_shape {
     sn_dtype cache_form;
 } sn_model_shape;
 
-/* Finds where a parameter's bytes come from: sets `source` and the form it has there. A parameter that the file lacks
- * is an error naming it. NULL: no file, parameters are initialised as the family does. */
+/* Finds where a parameter's bytes come from: sets the file's path and, in `source`, what lies there and how; source->file
+ * is the job's to set. A parameter that the file lacks is an error naming it. NULL: no file, parameters are initialised as
+ * the family does. */
 typedef struct sn_parameters {
-    sn_status (*find)(void *state, const char *name, const sn_shape *shape, sn_source *source);
+    sn_status (*find)(void *state, const char *name, const sn_shape *shape, sn_source *source, const char **path);
     void *state;
 } sn_parameters;
 

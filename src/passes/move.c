@@ -3,7 +3,7 @@
  *   form -> form            cast                      whole -> shard     view (no bytes moved)
  *   host <-> device         copy                      partial -> whole   reduce_scatter + all_gather
  *
- * A moved copy is shared by the uses that follow in the same block. Then copies that move nothing are taken out again:
+ * Of a value that is used by slice, the slice alone is moved. A moved copy is shared by the uses that follow in the same block. Then copies that move nothing are taken out again:
  * their producer writes in place. */
 #include <string.h>
 
@@ -22,6 +22,7 @@ typedef struct mover {
     /* Copies made lately, for sharing. */
     struct {
         sn_vid from, to;
+        int64_t slice_at, slice_n;
         sn_dtype form;
         int32_t layer;
         uint8_t phase;
@@ -30,8 +31,10 @@ typedef struct mover {
     int next;
 } mover;
 
-static void remember(mover *m, sn_vid from, sn_vid to, sn_dtype form, const sn_node *n, bool copied) {
-    m->recent[m->next % RECENT].from = from;
+static void remember(mover *m, const sn_use *from, sn_vid to, sn_dtype form, const sn_node *n, bool copied) {
+    m->recent[m->next % RECENT].from = from->value;
+    m->recent[m->next % RECENT].slice_at = from->slice_at;
+    m->recent[m->next % RECENT].slice_n = from->slice_n;
     m->recent[m->next % RECENT].to = to;
     m->recent[m->next % RECENT].form = form;
     m->recent[m->next % RECENT].layer = n->layer;
@@ -40,21 +43,24 @@ static void remember(mover *m, sn_vid from, sn_vid to, sn_dtype form, const sn_n
     m->next++;
 }
 
-static sn_vid recall(const mover *m, sn_vid from, sn_dtype form, const sn_node *n, bool copied) {
+static sn_vid recall(const mover *m, const sn_use *from, sn_dtype form, const sn_node *n, bool copied) {
     for (int i = 0; i < RECENT && i < m->next; i++)
-        if (m->recent[i].from == from && m->recent[i].form == form && m->recent[i].copied == copied && m->recent[i].phase == n->phase &&
+        if (m->recent[i].from == from->value && m->recent[i].slice_at == from->slice_at && m->recent[i].slice_n == from->slice_n && m->recent[i].form == form && m->recent[i].copied == copied && m->recent[i].phase == n->phase &&
             (copied || m->recent[i].layer == n->layer))
             return m->recent[i].to;
     return SN_NONE;
 }
 
-static sn_vid moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_vid from, sn_class class_of) {
-    sn_vid to = sn_append1(g, op, a, 1, &from, g->values[from].name ? g->values[from].name : sn_ops[op]->name);
-    if (to != SN_NONE) {
-        g->values[to].class_of = class_of;
-        g->values[to].result = g->values[from].result;
+static sn_vid moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_class class_of) {
+    const char *name = g->values[from.value].name;
+    sn_vid out[SN_MAX_OUT];
+    from.form = SN_DTYPE_COUNT;
+    sn_append_uses(g, op, a, 1, &from, name ? name : sn_ops[op]->name, out);
+    if (out[0] != SN_NONE) {
+        g->values[out[0]].class_of = class_of;
+        g->values[out[0]].result = g->values[from.value].result;
     }
-    return to;
+    return out[0];
 }
 
 /* partial -> whole over the dp axis: every rank sums its shard in rank order, then the shards are gathered. */
@@ -68,7 +74,7 @@ static sn_vid sum_over_ranks(sn_graph *g, sn_vid v) {
     a.i[SN_REDUCE_SCATTER_ELEMENTS] = n;
     a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[SN_MESH_DP];
     g->values[v].class_of = SN_CLASS_COMMUNICATION;
-    sn_vid shard = moved(g, SN_OP_reduce_scatter, &a, v, SN_CLASS_COMMUNICATION);
+    sn_vid shard = moved(g, SN_OP_reduce_scatter, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
     if (shard == SN_NONE) return SN_NONE;
     g->values[shard].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
     sn_attrs b = {0};
@@ -76,7 +82,7 @@ static sn_vid sum_over_ranks(sn_graph *g, sn_vid v) {
     b.i[SN_ALL_GATHER_UNIT] = COMM_UNIT;
     b.i[SN_ALL_GATHER_ELEMENTS] = n;
     b.i[SN_ALL_GATHER_ROWS] = shape.rank == 2 ? shape.d[0] : 0;
-    sn_vid whole = moved(g, SN_OP_all_gather, &b, shard, SN_CLASS_COMMUNICATION);
+    sn_vid whole = moved(g, SN_OP_all_gather, &b, sn_use_of(shard), SN_CLASS_COMMUNICATION);
     return whole;
 }
 
@@ -98,38 +104,44 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
     if (use.value == SN_NONE) return SN_OK;
     sn_value v = g->values[use.value];
     const sn_node *n = &g->nodes[id];
-    sn_vid at = use.value, found;
+    sn_use at = use; /* what the value has become so far */
+    sn_vid found;
     SN_TRY(check_way(g, n, i, &v));
     bool mutated = sn_ops[n->op]->mutates >> i & 1;
     sn_insert_before(g, id, "move");
-    if (!(m->cluster->addresses >> v.rest.tier & 1) && v.producer == SN_NONE && !mutated) {
-        found = recall(m, at, v.dtype, n, true);
+    at.has_split = false;
+    bool rests_elsewhere = !(m->cluster->addresses >> v.rest.tier & 1) && (v.producer == SN_NONE || v.has_rest);
+    if (rests_elsewhere && !mutated && n->op != SN_OP_copy) { /* a copy is the way itself */
+        found = recall(m, &at, v.dtype, n, true);
         if (found == SN_NONE) {
             sn_attrs a = {0};
             a.i[SN_COPY_TIER] = SN_TIER_DEVICE;
             found = moved(g, SN_OP_copy, &a, at, SN_CLASS_STAGING);
             SN_TRY(g->status);
-            remember(m, at, found, v.dtype, &g->nodes[id], true);
+            remember(m, &at, found, v.dtype, &g->nodes[id], true);
         }
-        at = found;
+        at = sn_use_of(found);
     }
     bool wants_whole = use.has_split && use.split.axis[SN_MESH_DP].kind == SN_WHOLE;
-    if (v.result.axis[SN_MESH_DP].kind == SN_PARTIAL && wants_whole && !mutated) at = sum_over_ranks(g, at);
+    if (v.result.axis[SN_MESH_DP].kind == SN_PARTIAL && wants_whole && !mutated) at.value = sum_over_ranks(g, at.value);
     SN_TRY(g->status);
     n = &g->nodes[id];
     if (use.form < SN_DTYPE_COUNT && use.form != v.dtype) {
-        found = recall(m, at, use.form, n, false);
+        found = recall(m, &at, (sn_dtype)use.form, n, false);
         if (found == SN_NONE) {
             sn_attrs a = {0};
             a.i[SN_CAST_DTYPE] = use.form;
             found = moved(g, SN_OP_cast, &a, at, SN_CLASS_STAGING);
             SN_TRY(g->status);
-            remember(m, at, found, use.form, &g->nodes[id], false);
+            remember(m, &at, found, (sn_dtype)use.form, &g->nodes[id], false);
         }
-        at = found;
+        at = sn_use_of(found);
     }
-    g->nodes[id].in[i].value = at;
-    g->nodes[id].in[i].form = SN_DTYPE_COUNT;
+    sn_use *out = &g->nodes[id].in[i];
+    out->value = at.value;
+    out->slice_at = at.slice_at;
+    out->slice_n = at.slice_n;
+    out->form = SN_DTYPE_COUNT;
     return SN_OK;
 }
 
@@ -147,7 +159,7 @@ static sn_status elide_copies(sn_graph *g) {
         sn_nid id = g->order[k];
         sn_node *n = &g->nodes[id];
         sn_vid from = n->in[0].value, to = n->out[0];
-        bool elide = n->op == SN_OP_copy && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
+        bool elide = n->op == SN_OP_copy && to != SN_NONE && !n->in[0].slice_n && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
                      g->values[from].persistent == SN_NONE && g->values[from].dtype == g->values[to].dtype && !g->values[from].output;
         if (!elide) {
             g->order[kept++] = id;
@@ -170,7 +182,7 @@ static void fold_accumulation(sn_graph *g) {
     for (size_t k = 0; k < g->n_order; k++) {
         sn_node *n = &g->nodes[g->order[k]];
         bool folds = false;
-        if (n->op == SN_OP_accumulate && g->values[n->in[1].value].producer != SN_NONE) {
+        if (n->op == SN_OP_accumulate && !n->in[1].slice_n && g->values[n->in[1].value].producer != SN_NONE) {
             sn_vid x = n->in[1].value;
             sn_node *maker = &g->nodes[g->values[x].producer];
             int slot = sn_ops[maker->op]->adds_into;

@@ -54,6 +54,7 @@ sn_status sn_pass_backward(sn_job *job, const sn_options *recipe, const sn_clust
 sn_status sn_pass_accumulate(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_optimizer(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
+sn_status sn_pass_load(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 
 extern const sn_option_group sn_lora_options, sn_quantise_options, sn_precision_options, sn_accumulate_options;

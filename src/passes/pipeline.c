@@ -17,6 +17,7 @@ const sn_pass sn_passes[] = {
     {"optimizer", sn_pass_optimizer, &sn_optimizer_options, "gradient norm, clipping, AdamW or SGD"},
     /* place */
     {"recompute", sn_pass_recompute, &sn_recompute_options, "activations are made again in backward instead of kept"},
+    {"load", sn_pass_load, NULL, "a program that reads the weights from their files, by tiles where forms differ"},
     {"move", sn_pass_move, NULL, "inserts copies, casts and collectives between result, rest and use"},
 };
 const size_t sn_n_passes = sizeof sn_passes / sizeof sn_passes[0];

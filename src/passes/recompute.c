@@ -33,9 +33,13 @@ static sn_vid clone_value(recompute *r, sn_vid v, int segment) {
     sn_nid origin = g->values[v].producer;
     sn_node n = g->nodes[origin];
     if (n.phase != SN_PHASE_FORWARD || segment_of(r, &n) != segment) return v;
-    sn_vid in[SN_MAX_IN], out[SN_MAX_OUT];
-    for (int i = 0; i < n.n_in; i++) in[i] = n.in[i].value == SN_NONE ? SN_NONE : clone_value(r, n.in[i].value, segment);
-    sn_nid copy = sn_append(g, n.op, &n.attrs, n.n_in, in, n.name, out);
+    sn_use in[SN_MAX_IN];
+    sn_vid out[SN_MAX_OUT];
+    for (int i = 0; i < n.n_in; i++) {
+        in[i] = n.in[i];
+        if (in[i].value != SN_NONE) in[i].value = clone_value(r, in[i].value, segment);
+    }
+    sn_nid copy = sn_append_uses(g, n.op, &n.attrs, n.n_in, in, n.name, out);
     if (copy == SN_NONE) return SN_NONE;
     sn_node *c = &g->nodes[copy];
     c->layer = n.layer;
@@ -43,11 +47,6 @@ static sn_vid clone_value(recompute *r, sn_vid v, int segment) {
     c->phase = SN_PHASE_BACKWARD;
     c->origin = origin;
     c->site = n.site;
-    for (int i = 0; i < n.n_in; i++) {
-        c->in[i].form = n.in[i].form;
-        c->in[i].split = n.in[i].split;
-        c->in[i].has_split = n.in[i].has_split;
-    }
     for (int i = 0; i < n.n_out; i++)
         if (n.out[i] != SN_NONE) {
             r->clone_of[n.out[i]] = out[i];

@@ -56,7 +56,7 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
         }
     }
     uint64_t *classes = bill->by_class[tier], sum = 0;
-    if (staging > arena) { /* loading holds more than any program does */
+    if (staging > arena) { /* exporting holds more than any program does */
         arena = staging;
         classes[SN_CLASS_STAGING] += staging;
         peak_program = NULL;
@@ -84,8 +84,8 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
     classes[SN_CLASS_GAP] = bill->by_tier[tier] - sum;
     if (tier == SN_TIER_DEVICE) {
         bill->bound = plan->persistent_bytes[tier] + (staging > bound ? staging : bound);
-        bill->peak_program = peak_program ? peak_program->program.name : "load";
-        bill->peak_op = peak_program && peak_program->program.count ? peak_program->program.instrs[peak].name : "load";
+        bill->peak_program = peak_program ? peak_program->program.name : "export";
+        bill->peak_op = peak_program && peak_program->program.count ? peak_program->program.instrs[peak].name : "export";
     }
     return SN_OK;
 }
@@ -94,7 +94,8 @@ sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_requ
     for (int t = 0; t < SN_TIER_COUNT; t++) SN_TRY(fill_tier(plan, job, (sn_tier)t, t == SN_TIER_DEVICE ? request->staging : 0));
     size_t tables = sn_job_bytes(job) + plan->n_persistent * sizeof *plan->persistent; /* graphs and programs themselves */
     for (int k = 0; k < plan->n_programs; k++)
-        tables += plan->programs[k].program.count * sizeof(sn_instr) + plan->programs[k].n_lives * sizeof(sn_life);
+        tables += plan->programs[k].program.count * sizeof(sn_instr) + plan->programs[k].program.n_args * sizeof(sn_arg) +
+                  plan->programs[k].n_lives * sizeof(sn_life);
     plan->bill.reserved = request->reserved + sn_round_up(tables, 4096);
     plan->bill.total = plan->bill.by_tier[SN_TIER_DEVICE] + plan->bill.by_tier[SN_TIER_HOST] + plan->bill.reserved;
     return SN_OK;

@@ -42,10 +42,35 @@ static bool is_transient(const planner *p, const sn_value *v) {
     return v->persistent == SN_NONE ? !v->input && !v->output : p->plan->persistent[v->persistent].within;
 }
 
+/* The shape of a use at this rank, and where it begins in its value. */
+static sn_shape use_of(const planner *p, const sn_use *u, uint64_t *begin) {
+    sn_shape s = p->shape[u->value];
+    *begin = 0;
+    if (!u->slice_n) return s;
+    const sn_dtype_info *form = &sn_dtypes[p->g->values[u->value].dtype];
+    int64_t row = 1; /* elements of a row; a vector's blocks are whole, as the graph was verified */
+    for (int i = 1; i < s.rank; i++) row *= s.d[i];
+    *begin = (uint64_t)(u->slice_at * row / form->block) * (uint64_t)form->bytes;
+    s.d[0] = u->slice_n;
+    return s;
+}
+
+/* Rows are counted in logical coordinates, so a value whose first axis is spread over ranks has no slices yet. */
+static sn_status check_slices(const planner *p, const sn_node *n) {
+    for (int i = 0; i < n->n_in; i++) {
+        sn_vid v = n->in[i].value;
+        if (v != SN_NONE && n->in[i].slice_n && p->shape[v].d[0] != p->g->values[v].shape.d[0])
+            return sn_fail(SN_ERR_PLAN, "%s: %s %s: input %d is a slice of %s, whose rows are spread over ranks", p->g->name, sn_ops[n->op]->name, n->name, i,
+                           p->g->values[v].name ? p->g->values[v].name : "a value");
+    }
+    return SN_OK;
+}
+
 static void local_call(const planner *p, const sn_node *n, sn_call *c) {
+    uint64_t begin;
     sn_node_call(p->g, n, c);
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i].value != SN_NONE) c->in[i].shape = p->shape[n->in[i].value];
+        if (n->in[i].value != SN_NONE) c->in[i].shape = use_of(p, &n->in[i], &begin);
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i] != SN_NONE) c->out[i].shape = p->shape[n->out[i]];
 }
@@ -95,7 +120,7 @@ static void join_aliases(planner *p) {
             if (out == SN_NONE || !op->alias[o] || !is_transient(p, &g->values[out])) continue;
             for (int i = 0; i < n->n_in; i++) {
                 sn_vid in = n->in[i].value;
-                if (in == SN_NONE || !(op->alias[o] >> i & 1) || taken >> i & 1 || !is_transient(p, &g->values[in])) continue;
+                if (in == SN_NONE || n->in[i].slice_n || !(op->alias[o] >> i & 1) || taken >> i & 1 || !is_transient(p, &g->values[in])) continue;
                 sn_vid r = p->root[in];
                 if (p->last[r] != k || p->last[in] != k || p->bytes[in] != p->bytes[out] || tier_of(&g->values[in]) != tier_of(&g->values[out])) continue;
                 bool twice = false; /* the same bytes may not be read by another operand of this node */
@@ -114,16 +139,20 @@ static void join_aliases(planner *p) {
 static sn_queue queue_of(const sn_node *n, const sn_call *c) {
     (void)c;
     if (n->op == SN_OP_copy) return SN_QUEUE_COPY;
+    if (n->op == SN_OP_read) return SN_QUEUE_IO;
     if (n->op == SN_OP_reduce_scatter || n->op == SN_OP_all_gather) return SN_QUEUE_COMM;
     return SN_QUEUE_COMPUTE;
 }
 
-static sn_arg arg_of(const planner *p, sn_vid v, bool writes, sn_dtype form) {
+static sn_arg arg_of(const planner *p, const sn_use *u, bool writes) {
+    sn_vid v = u->value;
     if (v == SN_NONE) return (sn_arg){.arena = SN_NO_ARENA, .value = SN_NONE};
     const sn_value *x = &p->g->values[v];
     sn_vid r = p->root[v];
-    return (sn_arg){.arena = (uint8_t)tier_of(&p->g->values[r]), .offset = p->offset[r], .writes = writes, .class_of = (uint8_t)x->class_of,
-                    .dtype = form, .shape = p->shape[v], .value = v, .slotted = x->input};
+    uint64_t begin;
+    sn_shape shape = use_of(p, u, &begin);
+    return (sn_arg){.arena = (uint8_t)tier_of(&p->g->values[r]), .offset = p->offset[r] + begin, .writes = writes, .class_of = (uint8_t)x->class_of,
+                    .dtype = x->dtype, .shape = shape, .value = v, .slotted = x->input};
 }
 
 static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *c, const sn_kernel **kernel) {
@@ -148,16 +177,24 @@ static sn_status make_instructions(planner *p) {
     prog->count = (uint32_t)g->n_order;
     prog->instrs = sn_alloc_zero(g->n_order, sizeof *prog->instrs);
     if (!prog->instrs) return no_memory();
+    for (size_t k = 0; k < g->n_order; k++) prog->n_args += (uint32_t)g->nodes[g->order[k]].n_in + (uint32_t)g->nodes[g->order[k]].n_out;
+    prog->args = sn_alloc_zero(prog->n_args, sizeof *prog->args);
+    if (!prog->args) return no_memory();
+    sn_arg *next = prog->args;
     for (size_t k = 0; k < g->n_order; k++) {
         const sn_node *n = &g->nodes[g->order[k]];
         const sn_op *op = sn_ops[n->op];
         sn_instr *in = &prog->instrs[k];
         sn_call c;
+        SN_TRY(check_slices(p, n));
         local_call(p, n, &c);
         SN_TRY(find_kernel(p, n, &c, &in->kernel));
         in->op = op->name;
         in->n_in = n->n_in;
         in->n_out = n->n_out;
+        in->in = next;
+        in->out = next += n->n_in;
+        next += n->n_out;
         in->attrs = n->attrs;
         in->node = g->order[k];
         in->name = n->name;
@@ -225,13 +262,10 @@ static void place_arguments(planner *p) {
     for (uint32_t k = 0; k < prog->count; k++) {
         const sn_node *n = &g->nodes[g->order[k]];
         sn_instr *in = &prog->instrs[k];
-        for (int i = 0; i < n->n_in; i++) {
-            sn_vid v = n->in[i].value;
-            in->in[i] = arg_of(p, v, sn_ops[n->op]->mutates >> i & 1, v == SN_NONE ? SN_F32 : g->values[v].dtype);
-        }
+        for (int i = 0; i < n->n_in; i++) in->in[i] = arg_of(p, &n->in[i], sn_ops[n->op]->mutates >> i & 1);
         for (int i = 0; i < n->n_out; i++) {
-            sn_vid v = n->out[i];
-            in->out[i] = arg_of(p, v, true, v == SN_NONE ? SN_F32 : g->values[v].dtype);
+            sn_use whole = sn_use_of(n->out[i]);
+            in->out[i] = arg_of(p, &whole, true);
         }
     }
 }
@@ -348,6 +382,8 @@ sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_pla
     plan->device = request->device;
     plan->rank = request->rank;
     plan->n_programs = job->n_graphs;
+    plan->files = job->files;
+    plan->n_files = (int)job->n_files;
     sn_status s = place_io(plan, job);
     if (s == SN_OK) s = place_persistent(plan, job);
     for (int k = 0; s == SN_OK && k < job->n_graphs; k++) s = plan_program(plan, job, k, request);
@@ -363,6 +399,7 @@ void sn_plan_free(sn_plan *plan) {
     if (!plan) return;
     for (int k = 0; k < plan->n_programs; k++) {
         sn_free(plan->programs[k].program.instrs);
+        sn_free(plan->programs[k].program.args);
         sn_free(plan->programs[k].io);
         sn_free(plan->programs[k].lives);
     }

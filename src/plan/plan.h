@@ -6,6 +6,7 @@
 #define SN_PLAN_PLAN_H
 
 #include "graph/graph.h"
+#include "program/files.h"
 #include "program/program.h"
 
 typedef struct sn_device_shape {
@@ -74,6 +75,8 @@ typedef struct sn_plan {
     uint64_t persistent_bytes[SN_TIER_COUNT], arena_bytes[SN_TIER_COUNT];
     uint64_t input_stride; /* bytes from slot 0 of an input to its slot 1, in the host arena */
     int input_slots;
+    const sn_program_file *files; /* the job's: what its programs read */
+    int n_files;
     sn_bill bill;
     sn_device_shape device;
     int rank;
@@ -83,7 +86,7 @@ typedef struct sn_plan_request {
     sn_device_shape device;
     int rank;               /* index in the mesh */
     uint64_t reserved;      /* bytes that no plan owns (engine/ measures them) */
-    uint64_t staging;       /* bytes of the transient part that loading and saving need */
+    uint64_t staging;       /* bytes of the transient part that exporting needs */
     bool reuse;             /* false: every value gets its own bytes (the tests' oracle) */
 } sn_plan_request;
 

@@ -1,7 +1,8 @@
 /* The kernel ABI: what a kernel is given, and how it is declared.
  *
  * Kernels see base/, tensor/ and program/ only. A kernel neither allocates nor fails: everything that can be refused
- * is refused by `takes` when the plan is made. An output element's bits depend neither on its place in the call nor
+ * is refused by `takes` when the plan is made. What cannot be known then is what a file holds when it is read: a kernel of
+ * the io queue, and only such a one, may set *status, with this thread's message naming the file and the place in it. An output element's bits depend neither on its place in the call nor
  * on the number of threads; reductions have a fixed order that is part of the op's definition. */
 #ifndef SN_PROGRAM_KERNEL_H
 #define SN_PROGRAM_KERNEL_H
@@ -10,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
 #include "base/team.h"
 #include "program/attrs.h"
 #include "tensor/shape.h"
@@ -19,6 +21,7 @@ enum { SN_MAX_IN = 10, SN_MAX_OUT = 4 };
 typedef enum sn_device_kind { SN_DEVICE_CPU, SN_DEVICE_CUDA } sn_device_kind;
 
 struct sn_comm;
+struct sn_files;
 
 /* One call. An absent optional input has data == NULL and shape.rank == 0. An input that the op mutates is written
  * through its data pointer; an output that the planner placed on an input (alias) has the same data pointer. */
@@ -30,6 +33,8 @@ typedef struct sn_call {
     void *scratch; /* kernel->scratch bytes, aligned to 64 */
     sn_team *team;
     struct sn_comm *comm; /* for collectives only */
+    const struct sn_files *files; /* for the io queue only */
+    sn_status *status;            /* of the io queue: SN_OK, or why reading failed */
 } sn_call;
 
 static inline bool sn_has(const sn_call *c, int input) { return input < c->n_in && c->in[input].shape.rank > 0; }

@@ -1,7 +1,7 @@
 /* A program: a flat list of instructions over arenas, as a plan laid it out.
  *
- * An instruction is plain data of fixed size. Arguments name bytes by (arena, offset); nothing in a program points
- * into a graph, so it can be printed, compared and walked by anything. */
+ * An instruction is plain data of fixed size, its arguments stand in a table of the program. Arguments name bytes by
+ * (arena, offset); nothing in a program points into a graph, so it can be printed, compared and walked by anything. */
 #ifndef SN_PROGRAM_PROGRAM_H
 #define SN_PROGRAM_PROGRAM_H
 
@@ -53,7 +53,7 @@ enum { SN_MAX_WAITS = SN_QUEUE_COUNT };
 typedef struct sn_instr {
     const char *op;          /* name */
     const sn_kernel *kernel;
-    sn_arg in[SN_MAX_IN], out[SN_MAX_OUT];
+    sn_arg *in, *out; /* in the program's table of arguments */
     uint8_t n_in, n_out, queue;
     sn_attrs attrs;
     uint64_t scratch_offset, scratch_bytes; /* in the device arena */
@@ -71,6 +71,8 @@ typedef struct sn_program {
     const char *name; /* "step" */
     sn_instr *instrs;
     uint32_t count;
+    sn_arg *args; /* of all instructions, in their order */
+    uint32_t n_args;
     uint64_t transient_bytes[SN_TIER_COUNT]; /* beyond the persistent part, by arena */
 } sn_program;
 

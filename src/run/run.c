@@ -4,18 +4,21 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "program/files.h"
 
 typedef struct queue {
     sn_run *run;
     int index;
     bool started;
     pthread_t thread;
+    atomic_uint go; /* rises once a run of a program that uses the queue, and wakes its thread */
 } queue;
 
 struct sn_run {
@@ -27,13 +30,18 @@ struct sn_run {
     double *seconds[SN_MAX_PROGRAMS];
     bool profile;
     queue queues[SN_QUEUE_COUNT];
-    /* The program at work. `go` rises once a run of a program and wakes the queues' threads; event[q] counts the
-     * instructions of queue q that have ended; idle counts the threads that have ended their part. */
+    uint32_t uses[SN_MAX_PROGRAMS]; /* bit q: the program has instructions of queue q */
+    sn_files files;
+    /* The program at work. event[q] counts the instructions of queue q that have ended; idle counts the threads that have
+     * ended their part. */
     const sn_program *program;
     int program_index, slot;
-    atomic_uint go, idle;
+    atomic_uint idle;
     atomic_uint event[SN_QUEUE_COUNT];
     atomic_bool stop;
+    /* The first failure of this run of the program. Only the io queue fails, so its thread alone writes. */
+    atomic_int failed; /* sn_status */
+    char failure[512];
 };
 
 static void wait_until(atomic_uint *word, unsigned least) {
@@ -45,10 +53,14 @@ static void wait_until(atomic_uint *word, unsigned least) {
         syscall(SYS_futex, (unsigned *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
+static void wake(atomic_uint *word) { syscall(SYS_futex, (unsigned *)word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0); }
+
 static void raise_to(atomic_uint *word, unsigned value) {
     atomic_store_explicit(word, value, memory_order_release);
-    syscall(SYS_futex, (unsigned *)word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+    wake(word);
 }
+
+static bool has_others(const sn_run *run, int index) { return (run->uses[index] & ~(1u << SN_QUEUE_COMPUTE)) != 0; }
 
 static sn_tensor tensor_of(const sn_run *run, const sn_arg *a, int slot) {
     if (a->arena == SN_NO_ARENA) return (sn_tensor){0};
@@ -65,6 +77,7 @@ static double now(void) {
 
 static void execute(sn_run *run, const sn_instr *in, int slot) {
     sn_call c;
+    sn_status status = SN_OK;
     c.n_in = in->n_in;
     c.n_out = in->n_out;
     c.attrs = in->attrs;
@@ -73,14 +86,20 @@ static void execute(sn_run *run, const sn_instr *in, int slot) {
     c.scratch = in->scratch_bytes ? run->base[SN_TIER_DEVICE] + in->scratch_offset : NULL;
     c.team = in->queue == SN_QUEUE_COMPUTE ? run->team : NULL;
     c.comm = run->comm;
+    c.files = in->queue == SN_QUEUE_IO ? &run->files : NULL;
+    c.status = in->queue == SN_QUEUE_IO ? &status : NULL;
     in->kernel->run(&c);
+    if (status == SN_OK) return;
+    snprintf(run->failure, sizeof run->failure, "%s: %s", in->name, sn_error_text());
+    atomic_store(&run->failed, (int)status);
 }
 
 void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot) {
     execute(run, &run->plan->programs[index].program.instrs[instruction], slot);
 }
 
-/* Runs the instructions of one queue, waiting for the others' events. */
+/* Runs the instructions of one queue, waiting for the others' events. After a failure the events still come, but only
+ * collectives are executed: another rank may wait in them. */
 static void walk(sn_run *run, int q) {
     const sn_program *p = run->program;
     for (uint32_t k = 0; k < p->count; k++) {
@@ -89,11 +108,10 @@ static void walk(sn_run *run, int q) {
         for (int r = 0; r < SN_QUEUE_COUNT; r++)
             if (in->wait[r]) wait_until(&run->event[r], in->wait[r]);
         double start = run->profile ? now() : 0;
-        execute(run, in, run->slot);
+        if (q == SN_QUEUE_COMM || atomic_load(&run->failed) == SN_OK) execute(run, in, run->slot);
         if (run->profile) run->seconds[run->program_index][k] = now() - start;
         atomic_store_explicit(&run->event[q], in->signal, memory_order_release);
-        if (run->queues[SN_QUEUE_COPY].started || run->queues[SN_QUEUE_COMM].started || run->queues[SN_QUEUE_IO].started)
-            raise_to(&run->event[q], in->signal);
+        if (has_others(run, run->program_index)) wake(&run->event[q]);
     }
 }
 
@@ -101,20 +119,24 @@ static void *queue_main(void *arg) {
     queue *q = arg;
     sn_run *run = q->run;
     for (unsigned round = 1;; round++) {
-        wait_until(&run->go, round);
+        wait_until(&q->go, round);
         if (atomic_load(&run->stop)) return NULL;
         walk(run, q->index);
-        raise_to(&run->idle, atomic_fetch_add(&run->idle, 1) + 1);
+        atomic_fetch_add(&run->idle, 1);
+        wake(&run->idle);
     }
 }
 
 static sn_status start_queues(sn_run *run) {
-    bool used[SN_QUEUE_COUNT] = {0};
-    for (int k = 0; k < run->plan->n_programs; k++)
-        for (uint32_t i = 0; i < run->plan->programs[k].program.count; i++) used[run->plan->programs[k].program.instrs[i].queue] = true;
+    uint32_t used = 0;
+    for (int k = 0; k < run->plan->n_programs; k++) {
+        for (uint32_t i = 0; i < run->plan->programs[k].program.count; i++) run->uses[k] |= 1u << run->plan->programs[k].program.instrs[i].queue;
+        used |= run->uses[k];
+    }
     for (int q = 1; q < SN_QUEUE_COUNT; q++) {
-        run->queues[q] = (queue){.run = run, .index = q};
-        if (!used[q]) continue;
+        run->queues[q].run = run;
+        run->queues[q].index = q;
+        if (!(used >> q & 1)) continue;
         pthread_attr_t attr;
         pthread_attr_init(&attr);
         pthread_attr_setstacksize(&attr, 512 * 1024);
@@ -142,6 +164,7 @@ sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *com
     run->device = *device;
     run->comm = comm;
     sn_status s = check_kernels(plan);
+    if (s == SN_OK && device->map) s = sn_files_open(plan->files, plan->n_files, &run->files);
     for (int t = 0; s == SN_OK && device->map && t < SN_TIER_DISK; t++) s = device->map(plan->arena_bytes[t], (void **)&run->base[t]);
     if (s == SN_OK && device->map) s = sn_team_open(plan->device.threads, NULL, &run->team);
     if (s == SN_OK && device->map) s = start_queues(run);
@@ -155,9 +178,12 @@ sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *com
 void sn_run_close(sn_run *run) {
     if (!run) return;
     atomic_store(&run->stop, true);
-    raise_to(&run->go, UINT32_MAX);
-    for (int q = 1; q < SN_QUEUE_COUNT; q++)
-        if (run->queues[q].started) pthread_join(run->queues[q].thread, NULL);
+    for (int q = 1; q < SN_QUEUE_COUNT; q++) {
+        if (!run->queues[q].started) continue;
+        raise_to(&run->queues[q].go, UINT32_MAX);
+        pthread_join(run->queues[q].thread, NULL);
+    }
+    sn_files_close(&run->files);
     sn_team_close(run->team);
     for (int t = 0; run->device.unmap && t < SN_TIER_COUNT; t++) run->device.unmap(run->base[t], run->plan->arena_bytes[t]);
     for (int k = 0; k < SN_MAX_PROGRAMS; k++) sn_free(run->seconds[k]);
@@ -170,15 +196,18 @@ sn_status sn_run_program(sn_run *run, int index, int slot) {
     run->program = &run->plan->programs[index].program;
     run->program_index = index;
     run->slot = slot;
-    for (int q = 0; q < SN_QUEUE_COUNT; q++) {
-        atomic_store(&run->event[q], 0);
-        others += run->queues[q].started;
-    }
+    atomic_store(&run->failed, SN_OK);
     atomic_store(&run->idle, 0);
-    if (others) raise_to(&run->go, atomic_load(&run->go) + 1);
+    for (int q = 0; q < SN_QUEUE_COUNT; q++) atomic_store(&run->event[q], 0);
+    for (int q = 1; q < SN_QUEUE_COUNT; q++) {
+        if (!(run->uses[index] >> q & 1)) continue;
+        raise_to(&run->queues[q].go, atomic_load(&run->queues[q].go) + 1);
+        others++;
+    }
     walk(run, SN_QUEUE_COMPUTE);
     if (others) wait_until(&run->idle, others);
-    return SN_OK;
+    sn_status s = (sn_status)atomic_load(&run->failed);
+    return s == SN_OK ? SN_OK : sn_fail(s, "program %s: %s", run->program->name, run->failure);
 }
 
 void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const sn_io_slot **info) {

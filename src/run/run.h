@@ -22,12 +22,15 @@ sn_status sn_device_find(const char *name, int threads, sn_device *out);
 
 typedef struct sn_run sn_run;
 
-/* Opens a plan: checks that every kernel exists in this build, starts the team, maps and touches the arenas. The plan
+/* Opens a plan: checks that every kernel exists in this build, opens its files, starts the team, maps and touches the arenas. The plan
  * and the comm (NULL: alone) must outlive the run. Nothing is allocated after this. */
 sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *comm, sn_run **out);
 void sn_run_close(sn_run *run);
 
-/* Runs program `index` with the inputs of `slot`. Collective over the comm when the program communicates. */
+/* Runs program `index` with the inputs of `slot`. Collective over the comm when the program communicates.
+ * Fails when a file of an instruction `read` cannot be read or ends early; the message names the program, the instruction,
+ * the file and the place in it. The program has then run to its end without executing anything after the failure but
+ * collectives, so that no rank hangs; what it should have written is unspecified. */
 sn_status sn_run_program(sn_run *run, int index, int slot);
 
 /* Runs one instruction on the calling thread, for the tests. */

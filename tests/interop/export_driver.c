@@ -43,7 +43,7 @@ static void fill_factors(const sn_session *s) {
 
 static sn_status open_session(sn_model *model, const sn_options *recipe, sn_session *s) {
     sn_parameters parameters = sn_model_parameters(model);
-    *s = (sn_session){.model = model};
+    *s = (sn_session){.model = model, .exports = true};
     SN_TRY(sn_session_machine(s, recipe));
     SN_TRY(sn_job_for_evaluation(model->config, &parameters, 8, false, recipe, &s->cluster, &s->job));
     SN_TRY(sn_session_plan(s));

@@ -51,7 +51,7 @@ void open_session(sn_session *s, sn_model *model, const sn_options *recipe, bool
     sn_parameters parameters = sn_model_parameters(model);
     const sn_parameters *source = parameters.find ? &parameters : NULL;
     sn_training_shape shape = {.tokens = 8};
-    *s = (sn_session){.model = model};
+    *s = (sn_session){.model = model, .exports = true};
     assert_ok(sn_session_machine(s, recipe));
     if (train) assert_ok(sn_job_for_training(model->config, source, &shape, recipe, &s->cluster, NULL, &s->job));
     else assert_ok(sn_job_for_evaluation(model->config, source, 8, false, recipe, &s->cluster, &s->job));

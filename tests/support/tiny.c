@@ -57,7 +57,7 @@ static void open_run(tiny *t, const sn_model_config *config, const sn_parameters
     for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
     sn_training_shape shape = {.tokens = t->tokens, .evaluate = true};
     assert_ok(sn_job_for_training(config, parameters, &shape, t->recipe, &t->cluster, NULL, &t->job));
-    sn_plan_request request = {.device = t->device.shape, .staging = parameters ? SN_STAGING_BYTES : 0, .reuse = reuse};
+    sn_plan_request request = {.device = t->device.shape, .reuse = reuse};
     assert_ok(sn_plan_make(t->job, &request, &t->plan));
     assert_ok(sn_run_open(t->plan, &t->device, NULL, &t->run));
 }
@@ -65,7 +65,7 @@ static void open_run(tiny *t, const sn_model_config *config, const sn_parameters
 void tiny_open_model(tiny *t, sn_model *model, const char *options, const char *device) {
     sn_parameters parameters = sn_model_parameters(model);
     open_run(t, model->config, &parameters, options, device, true);
-    assert_ok(sn_load_weights(t->run, t->job, model, 7));
+    assert_ok(sn_load_weights(t->run, t->job, 7));
 }
 
 void tiny_open(tiny *t, const sn_model_config *config, const char *options, const char *device, bool reuse) {

@@ -1,4 +1,5 @@
-/* cast: the same values in another form. x any float or block form -> y of the same shape. Block forms are encoded by
+/* cast: the same values in another form. x any float or block form, into? ! -> y of the same shape; with `into`, of that
+ * form and shape, the values are written there and there is no output. Block forms are encoded by
  * ggml's reference quantisers (tensor/convert.h); NaN, infinity and -0 pass between float forms. */
 #ifndef SN_OPS_CAST_CAST_H
 #define SN_OPS_CAST_CAST_H

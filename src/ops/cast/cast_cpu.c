@@ -10,11 +10,13 @@ bool sn_cast_reads(sn_dtype t) { return sn_dtype_is_float(t) || sn_dtype_is_quan
 
 bool sn_cast_writes(sn_dtype t) { return sn_dtype_is_float(t) || (t >= SN_Q4_0 && t <= SN_Q8_1) || t == SN_Q8_K; }
 
+static const sn_tensor *result(const sn_call *c) { return sn_has(c, 1) ? &c->in[1] : &c->out[0]; }
+
 bool sn_cast_takes(const sn_call *c) {
     size_t bytes;
-    return sn_cast_reads(c->in[0].dtype) && sn_cast_writes(c->out[0].dtype) && c->out[0].dtype == (sn_dtype)c->attrs.i[SN_CAST_DTYPE] &&
-           sn_dtype_row_bytes(c->in[0].dtype, sn_cols(&c->in[0]), &bytes) &&
-           sn_dtype_row_bytes(c->out[0].dtype, sn_cols(&c->in[0]), &bytes);
+    const sn_dtype to = result(c)->dtype;
+    return sn_cast_reads(c->in[0].dtype) && sn_cast_writes(to) && to == (sn_dtype)c->attrs.i[SN_CAST_DTYPE] &&
+           sn_dtype_row_bytes(c->in[0].dtype, sn_cols(&c->in[0]), &bytes) && sn_dtype_row_bytes(to, sn_cols(&c->in[0]), &bytes);
 }
 
 typedef struct job {
@@ -29,9 +31,9 @@ static size_t offset_of(sn_dtype t, int64_t element) { return (size_t)(element /
 static void cast_task(void *context, int64_t task, int member) {
     (void)member;
     const job *j = context;
-    const sn_dtype from = j->c->in[0].dtype, to = j->c->out[0].dtype;
+    const sn_dtype from = j->c->in[0].dtype, to = result(j->c)->dtype;
     const uint8_t *x = j->c->in[0].data;
-    uint8_t *y = j->c->out[0].data;
+    uint8_t *y = result(j->c)->data;
     const int64_t begin = task * TASK, end = begin + TASK < j->n ? begin + TASK : j->n;
     if (from == to) {
         memcpy(y + offset_of(to, begin), x + offset_of(from, begin), offset_of(to, end) - offset_of(to, begin));

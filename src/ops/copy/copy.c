@@ -7,11 +7,19 @@ static sn_status shape(sn_call *c) {
     SN_TRY(sn_need_any("copy", c, 0, "x"));
     if (c->attrs.i[SN_COPY_TIER] < 0 || c->attrs.i[SN_COPY_TIER] >= SN_TIER_COUNT)
         return sn_fail(SN_ERR_SHAPE, "copy: no tier %lld", (long long)c->attrs.i[SN_COPY_TIER]);
-    sn_set_out(c, 0, c->in[0].dtype, c->in[0].shape);
-    return SN_OK;
+    sn_set_no_out(c, 0);
+    if (!sn_has(c, 1)) {
+        sn_set_out(c, 0, c->in[0].dtype, c->in[0].shape);
+        return SN_OK;
+    }
+    SN_TRY(sn_need_form("copy", c, 1, "into", c->in[0].dtype));
+    return sn_need_shape("copy", c, 1, "into", &c->in[0].shape);
 }
 
-static const char *axes(const sn_call *c) { return sn_axes_same(c->in[0].shape.rank, 1, 1); }
+static const char *axes(const sn_call *c) {
+    if (sn_has(c, 1)) return NULL; /* written as it is */
+    return sn_axes_same(c->in[0].shape.rank, 1, 1);
+}
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
     (void)input;
@@ -27,8 +35,9 @@ static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *
 
 const sn_op sn_op_copy = {.name = "copy",
                           .min_in = 1,
-                          .max_in = 1,
+                          .max_in = 2,
                           .n_out = 1,
+                          .mutates = 2,
                           .int_attrs = {"tier"},
                           .shape = shape,
                           .axes = axes,

@@ -1,4 +1,5 @@
-/* copy: the same bytes. Attributes: tier of the result. */
+/* copy: the same bytes. x, into? ! -> y; with `into`, of the same form and shape, they are written there and there is no
+ * output. Attributes: tier of the result. */
 #ifndef SN_OPS_COPY_H
 #define SN_OPS_COPY_H
 
