@@ -131,19 +131,6 @@ static void recompute_is_exact(void **state) {
                 }
 }
 
-/* A tiny model written as a GGUF with matrices in this form. */
-static void write_quantised(const sn_model_config *config, const char *folder, const char *gguf, int form) {
-    tiny t;
-    sn_model shape = {.path = "tiny", .config = &t.config}, model;
-    tiny_open(&t, config, "seed=1", "cpu", true);
-    sn_session s = {.model = &shape, .device = t.device, .cluster = t.cluster, .job = t.job, .plan = t.plan, .run = t.run};
-    assert_ok(sn_export_hf(&s, t.recipe, folder, SN_F32, NULL));
-    tiny_close(&t);
-    assert_ok(sn_model_open(folder, &model));
-    assert_ok(sn_merge_adapter(&model, NULL, gguf, true, form, 1, NULL));
-    sn_model_close(&model);
-}
-
 static void count_forms(const tiny *t, sn_dtype form, int *kept, int *f32) {
     *kept = *f32 = 0;
     for (size_t p = 0; p < t->job->n_persistent; p++) {
@@ -169,7 +156,7 @@ static void qlora(void **state) {
     snprintf(gguf, sizeof gguf, "%s/tiny.gguf", root);
     for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
         sn_model model;
-        write_quantised(&config, folder, gguf, forms[f]);
+        tiny_write(&config, folder, gguf, forms[f]);
         assert_ok(sn_model_open(gguf, &model));
         for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
             char options[256];

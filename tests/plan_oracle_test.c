@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "support/program_check.h"
 #include "support/tiny.h"
 
 enum { STEPS = 3 };
@@ -21,26 +21,6 @@ static void run_steps(const sn_model_config *config, const char *options, const 
     for (int i = 0; i < STEPS; i++) o->loss[i] = tiny_step(&t, i, &o->norm[i]);
     tiny_digest(&t, o->digest);
     tiny_close(&t);
-}
-
-/* Any queue whose next instruction has seen its events may go next. */
-static void run_in_random_order(tiny *t, int index, int slot, uint32_t seed) {
-    const sn_program *p = &t->plan->programs[index].program;
-    uint32_t next[SN_QUEUE_COUNT] = {0}, done[SN_QUEUE_COUNT] = {0}, draws = 0;
-    for (uint32_t ran = 0; ran < p->count;) {
-        int q = (int)(sn_philox(seed, 0, draws++, 0, 0, 0).v[0] % SN_QUEUE_COUNT);
-        uint32_t k = next[q];
-        while (k < p->count && p->instrs[k].queue != q) k++;
-        next[q] = k;
-        if (k == p->count) continue;
-        bool ready = true;
-        for (int r = 0; r < SN_QUEUE_COUNT; r++) ready &= done[r] >= p->instrs[k].wait[r];
-        if (!ready) continue;
-        sn_run_instruction(t->run, index, k, slot);
-        done[q] = p->instrs[k].signal;
-        next[q]++;
-        ran++;
-    }
 }
 
 static const char *const recipes[] = {
@@ -82,7 +62,7 @@ static void random_orders_change_no_bit(void **state) {
     for (uint32_t seed = 0; seed < 100; seed++) {
         memcpy(arena, start, bytes);
         tiny_fill(&t, index, 0, 0);
-        run_in_random_order(&t, index, 0, seed);
+        run_in_random_order(t.run, t.plan, index, 0, seed);
         tiny_digest(&t, digest);
         if (!seed) strcpy(first, digest);
         assert_string_equal(digest, first);

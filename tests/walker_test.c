@@ -1,98 +1,8 @@
 /* Independent readers of a printed program. hazards: every two instructions on overlapping bytes, one of them writing,
  * are ordered by their queue or by a chain of events. walker: live bytes recomputed from the instructions alone: the
  * arena is at most 1.03 times their maximum and has no byte that no value covers. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
+#include "support/program_check.h"
 #include "support/tiny.h"
-
-typedef struct span {
-    uint64_t start, end;
-    uint32_t first, last;
-} span;
-
-static size_t add_span(span *spans, size_t n, uint64_t start, uint64_t bytes, uint32_t k) {
-    for (size_t i = 0; i < n; i++)
-        if (spans[i].start == start && spans[i].end == start + bytes && k <= spans[i].last + 0u) return n;
-    spans[n] = (span){start, start + bytes, k, k};
-    return n + 1;
-}
-
-/* Transient lifetimes from the instructions: a write of bytes that no later read sees before the next write ends there. */
-static size_t read_spans(const sn_program *p, uint64_t persistent, span *spans) {
-    size_t n = 0;
-    for (uint32_t k = 0; k < p->count; k++) {
-        const sn_instr *in = &p->instrs[k];
-        for (int i = 0; i < in->n_in; i++) {
-            const sn_arg *a = &in->in[i];
-            size_t bytes;
-            if (a->arena != SN_TIER_DEVICE || a->offset < persistent) continue;
-            assert_true(sn_shape_bytes(&a->shape, a->dtype, &bytes));
-            bool found = false;
-            for (size_t s = n; s-- > 0 && !found;)
-                if (spans[s].start <= a->offset && a->offset + bytes <= spans[s].end) {
-                    spans[s].last = k;
-                    found = true;
-                }
-            if (!found) fail_msg("%s instruction %u (%s) reads bytes that nothing wrote", p->name, k, in->name);
-        }
-        for (int i = 0; i < in->n_out; i++) {
-            const sn_arg *a = &in->out[i];
-            size_t bytes;
-            if (a->arena != SN_TIER_DEVICE || a->offset < persistent) continue;
-            assert_true(sn_shape_bytes(&a->shape, a->dtype, &bytes));
-            bool in_place = false;
-            for (int j = 0; j < in->n_in; j++) in_place |= in->in[j].arena == SN_TIER_DEVICE && in->in[j].offset == a->offset;
-            if (!in_place) n = add_span(spans, n, a->offset, sn_round_up(bytes, 64), k);
-        }
-        if (in->scratch_bytes) n = add_span(spans, n, in->scratch_offset, in->scratch_bytes, k);
-    }
-    return n;
-}
-
-static void check_program(const sn_plan *plan, int index) {
-    const sn_program *p = &plan->programs[index].program;
-    uint64_t persistent = plan->persistent_bytes[SN_TIER_DEVICE], most = 0;
-    span *spans = calloc(p->count * 6 + 16, sizeof *spans);
-    size_t n = read_spans(p, persistent, spans);
-    for (uint32_t k = 0; k < p->count; k++) {
-        uint64_t live = 0;
-        for (size_t s = 0; s < n; s++)
-            if (spans[s].first <= k && k <= spans[s].last) live += spans[s].end - spans[s].start;
-        if (live > most) most = live;
-    }
-    uint64_t arena = persistent + p->transient_bytes[SN_TIER_DEVICE];
-    if ((double)arena > 1.03 * (double)(persistent + most))
-        fail_msg("%s: arena %llu bytes, live maximum %llu", p->name, (unsigned long long)arena, (unsigned long long)(persistent + most));
-    assert_true(arena >= persistent + most);
-    char *covered = calloc(1, p->transient_bytes[SN_TIER_DEVICE] + 1);
-    for (size_t s = 0; s < n; s++) memset(covered + spans[s].start - persistent, 1, spans[s].end - spans[s].start);
-    for (uint64_t b = 0; b < p->transient_bytes[SN_TIER_DEVICE]; b++)
-        if (!covered[b]) fail_msg("%s: byte %llu of the arena is covered by no value", p->name, (unsigned long long)(persistent + b));
-    free(covered);
-    free(spans);
-}
-
-/* ordered[i * words + j / 64] bit j: instruction j is known to have ended before i starts. */
-static void check_hazards(const sn_program *p) {
-    size_t words = (p->count + 63) / 64;
-    uint64_t *before = calloc(p->count * words, sizeof *before);
-    for (uint32_t i = 0; i < p->count; i++) {
-        const sn_instr *in = &p->instrs[i];
-        for (uint32_t j = 0; j < i; j++) {
-            const sn_instr *e = &p->instrs[j];
-            bool direct = e->queue == in->queue || (in->wait[e->queue] && e->signal <= in->wait[e->queue]);
-            if (!direct) continue;
-            before[i * words + j / 64] |= UINT64_C(1) << (j % 64);
-            for (size_t w = 0; w < words; w++) before[i * words + w] |= before[j * words + w];
-        }
-        for (uint32_t j = 0; j < i; j++)
-            if (sn_args_conflict(&p->instrs[j], in) && !(before[i * words + j / 64] >> (j % 64) & 1))
-                fail_msg("%s: instructions %u (%s) and %u (%s) share bytes and are not ordered", p->name, j, p->instrs[j].name, i, in->name);
-    }
-    free(before);
-}
 
 static const char *const recipes[] = {
     "seed=1", "recompute=all", "recompute=attention gradient_accumulation_steps=2", "lora=on recompute=all", "precision=bf16 recompute=every:2",
@@ -109,8 +19,8 @@ static void programs_are_tight_and_ordered(void **state) {
                 tiny t;
                 tiny_open(&t, &config, recipes[i], devices[d], true);
                 for (int k = 0; k < t.plan->n_programs; k++) {
-                    check_program(t.plan, k);
-                    check_hazards(&t.plan->programs[k].program);
+                    check_program_is_tight(t.plan, k);
+                    check_program_is_ordered(&t.plan->programs[k].program);
                 }
                 uint64_t sum = 0;
                 for (int c = 0; c < SN_CLASS_COUNT; c++) sum += t.plan->bill.by_class[SN_TIER_DEVICE][c];

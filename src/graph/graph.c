@@ -223,12 +223,12 @@ static sn_status check_slices(const sn_graph *g, const sn_node *n) {
         const sn_value *v = &g->values[u->value];
         char text[96];
         if (!v->shape.rank || u->slice_at < 0 || u->slice_n < 1 || u->slice_at > v->shape.d[0] || u->slice_n > v->shape.d[0] - u->slice_at)
-            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d, rows %lld to %lld of %s %s, lies outside it", g->name, sn_ops[n->op]->name, n->name, i,
-                           (long long)u->slice_at, (long long)u->slice_at + (long long)u->slice_n, v->name ? v->name : "a value", sn_shape_text(&v->shape, text));
+            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d is %lld rows at %lld of %s %s: outside it", g->name, sn_ops[n->op]->name, n->name, i,
+                           (long long)u->slice_n, (long long)u->slice_at, v->name ? v->name : "a value", sn_shape_text(&v->shape, text));
         int block = sn_dtypes[v->dtype].block;
         if (v->shape.rank == 1 && (u->slice_at % block || u->slice_n % block))
-            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d, elements %lld to %lld of %s, is no whole number of blocks of %s", g->name, sn_ops[n->op]->name,
-                           n->name, i, (long long)u->slice_at, (long long)(u->slice_at + u->slice_n), v->name ? v->name : "a value", sn_dtype_name(v->dtype));
+            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d is %lld elements at %lld of %s: no whole number of blocks of %s", g->name, sn_ops[n->op]->name,
+                           n->name, i, (long long)u->slice_n, (long long)u->slice_at, v->name ? v->name : "a value", sn_dtype_name(v->dtype));
     }
     return SN_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "engine/export.h"
 #include "engine/load.h"
 
 sn_model_config tiny_llama(void) {
@@ -151,4 +152,16 @@ void tiny_digest(tiny *t, char hex[65]) {
     sn_sha256_start(&h);
     for (size_t p = 0; p < t->job->n_persistent; p++) sn_sha256_add(&h, sn_run_persistent(t->run, (sn_pid)p), t->plan->persistent[p].bytes);
     sn_sha256_end(&h, hex);
+}
+
+void tiny_write(const sn_model_config *config, const char *folder, const char *gguf, int form) {
+    tiny t;
+    sn_model shape = {.path = "tiny", .config = &t.config}, model;
+    tiny_open(&t, config, "seed=1", "cpu", true);
+    sn_session s = {.model = &shape, .device = t.device, .cluster = t.cluster, .job = t.job, .plan = t.plan, .run = t.run};
+    assert_ok(sn_export_hf(&s, t.recipe, folder, SN_F32, NULL));
+    tiny_close(&t);
+    assert_ok(sn_model_open(folder, &model));
+    assert_ok(sn_merge_adapter(&model, NULL, gguf, true, form, 1, NULL));
+    sn_model_close(&model);
 }

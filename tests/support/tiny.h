@@ -31,6 +31,9 @@ void tiny_open(tiny *t, const sn_model_config *config, const char *options, cons
 void tiny_open_model(tiny *t, sn_model *model, const char *options, const char *device);
 void tiny_close(tiny *t);
 
+/* Writes a random model as a Hugging Face folder in f32 and, from that, as a GGUF with matrices in this form. */
+void tiny_write(const sn_model_config *config, const char *folder, const char *gguf, int form);
+
 /* A recipe with these options set: "lora=on lora_rank=4". */
 sn_options *tiny_recipe(const char *options);
 
