@@ -63,7 +63,8 @@ static const char *large_model(int family, int form) {
     return gguf;
 }
 
-static const char *const recipes[] = {"seed=1", "lora=on lora_rank=2", "qlora=on lora_rank=2", "precision=bf16", "precision=fp16 qlora=on lora_rank=2"};
+static const char *const recipes[] = {"seed=1", "lora=on lora_rank=2", "qlora=on lora_rank=2", "precision=bf16",
+                                      "precision=fp16 qlora=on lora_rank=2"};
 static const char *const devices[] = {"cpu", "cpu-split"};
 
 static void check_model(const char *path) {

@@ -71,9 +71,11 @@ static void rows_and_elements(void **state) {
     for (int d = 0; d < 2; d++)
         for (int tier = 0; tier < 2; tier++) {
             fixture f = make();
-            sn_vid x = value(&f, "x", SN_F32, sn_shape_of(9, 64), (sn_tier)tier), y = value(&f, "y", SN_Q8_0, sn_shape_of(8, 64), SN_TIER_DEVICE);
+            sn_vid x = value(&f, "x", SN_F32, sn_shape_of(9, 64), (sn_tier)tier),
+                   y = value(&f, "y", SN_Q8_0, sn_shape_of(8, 64), SN_TIER_DEVICE);
             sn_vid u = value(&f, "u", SN_F32, sn_shape_of(7), (sn_tier)tier), v = value(&f, "v", SN_F16, sn_shape_of(9), SN_TIER_DEVICE);
-            sn_vid cube = value(&f, "cube", SN_F32, sn_shape_of(3, 2, 5), SN_TIER_DEVICE), part = value(&f, "part", SN_F32, sn_shape_of(4, 2, 5), SN_TIER_DEVICE);
+            sn_vid cube = value(&f, "cube", SN_F32, sn_shape_of(3, 2, 5), SN_TIER_DEVICE),
+                   part = value(&f, "part", SN_F32, sn_shape_of(4, 2, 5), SN_TIER_DEVICE);
             assert_ok(put(&f, y, 5, x, 2, 3));
             assert_ok(put(&f, v, 8, u, 6, 1));
             assert_ok(put(&f, part, 1, cube, 1, 2));

@@ -26,7 +26,9 @@ typedef struct loader {
 } loader;
 
 /* Whether the io queue, which is the host's, can write a value where it rests. */
-static bool io_writes(const loader *l, const sn_persistent *e) { return e->rest.tier == SN_TIER_HOST || (l->addresses >> SN_TIER_HOST & 1); }
+static bool io_writes(const loader *l, const sn_persistent *e) {
+    return e->rest.tier == SN_TIER_HOST || (l->addresses >> SN_TIER_HOST & 1);
+}
 
 static sn_status row_bytes_of(const sn_persistent *e, size_t *out) {
     bool vector = e->shape.rank == 1;
@@ -35,7 +37,8 @@ static sn_status row_bytes_of(const sn_persistent *e, size_t *out) {
     if (e->shape.rank > 2) return sn_fail(SN_ERR_UNSUPPORTED, "%s: a weight of rank %d in a file", e->name, e->shape.rank);
     *out = (size_t)sn_dtypes[e->source.form].bytes;
     if (!vector && !sn_dtype_row_bytes(e->source.form, e->shape.d[1], out))
-        return sn_fail(SN_ERR_SHAPE, "%s: rows of %lld elements do not fit form %s", e->name, (long long)e->shape.d[1], sn_dtype_name(e->source.form));
+        return sn_fail(SN_ERR_SHAPE, "%s: rows of %lld elements do not fit form %s", e->name, (long long)e->shape.d[1],
+                       sn_dtype_name(e->source.form));
     return SN_OK;
 }
 
@@ -101,7 +104,8 @@ static sn_status load_weight(loader *l, sn_pid p) {
     sn_vid into[2] = {sn_use_persistent(g, p), master == SN_NONE ? SN_NONE : sn_use_persistent(g, master)};
     SN_TRY(g->status);
     for (int i = 0; i < 2; i++) {
-        if (targets[i] == SN_NONE || job->persistent[targets[i]].rest.form != e->source.form || !io_writes(l, &job->persistent[targets[i]])) continue;
+        if (targets[i] == SN_NONE || job->persistent[targets[i]].rest.form != e->source.form || !io_writes(l, &job->persistent[targets[i]]))
+            continue;
         read_rows(l, e, row_bytes, 0, e->shape.d[0], into[i]);
         if (into[!i] != SN_NONE) put(l, into[i], into[!i], 0, 0);
         return g->status;

@@ -89,7 +89,8 @@ void check_program_is_ordered(const sn_program *p) {
         }
         for (uint32_t j = 0; j < i; j++)
             if (sn_args_conflict(&p->instrs[j], in) && !(before[i * words + j / 64] >> (j % 64) & 1))
-                fail_msg("%s: instructions %u (%s) and %u (%s) share bytes and are not ordered", p->name, j, p->instrs[j].name, i, in->name);
+                fail_msg("%s: instructions %u (%s) and %u (%s) share bytes and are not ordered", p->name, j, p->instrs[j].name, i,
+                         in->name);
     }
     free(before);
 }

@@ -5,9 +5,9 @@
 
 static sn_status refuse(const sn_call *c, const char *why) {
     const int64_t *i = c->attrs.i;
-    return sn_fail(SN_ERR_SHAPE, "read: %s (file %lld, offset %lld, %lld bytes, %lld columns, head_dim %lld, stride %lld)", why, (long long)i[SN_READ_FILE],
-                   (long long)i[SN_READ_OFFSET], (long long)i[SN_READ_BYTES], (long long)i[SN_READ_COLUMNS], (long long)i[SN_READ_HEAD_DIM],
-                   (long long)i[SN_READ_STRIDE]);
+    return sn_fail(SN_ERR_SHAPE, "read: %s (file %lld, offset %lld, %lld bytes, %lld columns, head_dim %lld, stride %lld)", why,
+                   (long long)i[SN_READ_FILE], (long long)i[SN_READ_OFFSET], (long long)i[SN_READ_BYTES], (long long)i[SN_READ_COLUMNS],
+                   (long long)i[SN_READ_HEAD_DIM], (long long)i[SN_READ_STRIDE]);
 }
 
 /* [N] or [N,K] of a whole number of rows that take exactly `bytes`. */
@@ -35,8 +35,10 @@ static sn_status shape(sn_call *c) {
     sn_dtype form = (sn_dtype)c->attrs.i[SN_READ_DTYPE];
     SN_TRY(shape_of(c, &x));
     bool blocks = sn_dtypes[form].block > 1, vector = x.rank == 1;
-    if (head_dim < 0 || head_dim % 2 || (head_dim && (x.d[0] % head_dim || (vector && blocks)))) return refuse(c, "rows are no whole heads");
-    if (stride < 0 || (stride && (head_dim || vector || blocks || stride / sn_dtypes[form].bytes < x.d[0]))) return refuse(c, "no transpose of this");
+    if (head_dim < 0 || head_dim % 2 || (head_dim && (x.d[0] % head_dim || (vector && blocks))))
+        return refuse(c, "rows are no whole heads");
+    if (stride < 0 || (stride && (head_dim || vector || blocks || stride / sn_dtypes[form].bytes < x.d[0])))
+        return refuse(c, "no transpose of this");
     sn_set_no_out(c, 0);
     if (!sn_has(c, 0)) {
         sn_set_out(c, 0, form, x);

@@ -85,7 +85,8 @@ static void rows_of_heads(void **state) { /* row 2j + h of the file is row h * h
         for (int64_t head = 0; head < cases[k].heads; head++)
             for (int64_t j = 0; j < half; j++)
                 for (int64_t h = 0; h < 2; h++)
-                    memcpy(want + (size_t)(head * cases[k].head_dim + h * half + j) * row, bytes + AT + (size_t)(head * cases[k].head_dim + 2 * j + h) * row, row);
+                    memcpy(want + (size_t)(head * cases[k].head_dim + h * half + j) * row,
+                           bytes + AT + (size_t)(head * cases[k].head_dim + 2 * j + h) * row, row);
         gives(c, cases[k].columns ? sn_shape_of(rows, cases[k].columns) : sn_shape_of(rows), want);
     }
 }
@@ -98,7 +99,8 @@ static void transposed(void **state) { /* a part of the columns of [7,11] stored
     c.attrs.i[SN_READ_STRIDE] = STORED_COLUMNS * 2;
     uint8_t want[N * STORED_ROWS * 2];
     for (int i = 0; i < N; i++)
-        for (int o = 0; o < STORED_ROWS; o++) memcpy(want + (i * STORED_ROWS + o) * 2, bytes + AT + (o * STORED_COLUMNS + FIRST + i) * 2, 2);
+        for (int o = 0; o < STORED_ROWS; o++)
+            memcpy(want + (i * STORED_ROWS + o) * 2, bytes + AT + (o * STORED_COLUMNS + FIRST + i) * 2, 2);
     gives(c, sn_shape_of(N, STORED_ROWS), want);
 }
 
@@ -106,7 +108,8 @@ static void fails(sn_call c, const char *text) {
     op_prepare(&sn_op_read, &c, 0);
     op_run(&sn_op_read, &c);
     assert_int_equal(status, SN_ERR_FORMAT);
-    if (!strstr(sn_error_text(), text) || !strstr(sn_error_text(), path)) fail_msg("'%s' does not say '%s' and name the file", sn_error_text(), text);
+    if (!strstr(sn_error_text(), text) || !strstr(sn_error_text(), path))
+        fail_msg("'%s' does not say '%s' and name the file", sn_error_text(), text);
     op_free_call(&c);
 }
 
@@ -131,10 +134,12 @@ static void refusals(void **state) {
         int slot;
         int64_t value;
         const char *text;
-    } cases[] = {{SN_READ_FILE, -1, "no such region"},        {SN_READ_OFFSET, -1, "no such region"},         {SN_READ_OFFSET, INT64_MAX, "no such region"},
-                 {SN_READ_BYTES, 0, "no such region"},        {SN_READ_BYTES, 59, "no whole number of rows"}, {SN_READ_DTYPE, SN_DTYPE_COUNT, "is no form"},
-                 {SN_READ_COLUMNS, -1, "no such region"},     {SN_READ_HEAD_DIM, 2, "no whole heads"},        {SN_READ_HEAD_DIM, 3, "no whole heads"},
-                 {SN_READ_STRIDE, 8, "no transpose of this"}, {SN_READ_STRIDE, -4, "no transpose of this"}};
+    } cases[] = {{SN_READ_FILE, -1, "no such region"},           {SN_READ_OFFSET, -1, "no such region"},
+                 {SN_READ_OFFSET, INT64_MAX, "no such region"},  {SN_READ_BYTES, 0, "no such region"},
+                 {SN_READ_BYTES, 59, "no whole number of rows"}, {SN_READ_DTYPE, SN_DTYPE_COUNT, "is no form"},
+                 {SN_READ_COLUMNS, -1, "no such region"},        {SN_READ_HEAD_DIM, 2, "no whole heads"},
+                 {SN_READ_HEAD_DIM, 3, "no whole heads"},        {SN_READ_STRIDE, 8, "no transpose of this"},
+                 {SN_READ_STRIDE, -4, "no transpose of this"}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         sn_call c = call(SN_F32, 5, 60);
         c.attrs.i[cases[k].slot] = cases[k].value;
