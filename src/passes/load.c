@@ -14,12 +14,16 @@
 #include "ops/read/read.h"
 #include "passes/pass.h"
 
-/* Two tiles, and what reading a permuted or transposed one needs besides, take less than 4 MiB. */
-enum { TILE_BYTES = 7 << 18, VECTOR_UNIT = 256 /* elements: whole blocks of every form */ };
+enum {
+    TILE_BYTES = 7 << 18, /* two tiles, and what reading a permuted or transposed one needs besides, take less than 4 MiB */
+    MOST_TILES = 2048,    /* of a whole model: the tiles of a large one are larger, so that its plan stays short */
+    VECTOR_UNIT = 256     /* elements: whole blocks of every form */
+};
 
 typedef struct loader {
     sn_graph *g;
     uint32_t addresses;
+    int64_t tile_bytes;
     /* The tile that was read and not yet used: rows [at, at + n) of the targets. */
     sn_vid tile, into[2];
     int64_t at, n;
@@ -84,12 +88,12 @@ static void use_tile(loader *l) {
     l->tile = SN_NONE;
 }
 
-/* The rows of one tile: about TILE_BYTES, whole heads where rows are permuted, at least one. */
-static int64_t rows_of_tile(const sn_persistent *e, size_t row_bytes) {
+/* The rows of one tile: whole heads where rows are permuted, at least one. */
+static int64_t rows_of_tile(const loader *l, const sn_persistent *e, size_t row_bytes) {
     int64_t unit = e->shape.rank == 1 ? VECTOR_UNIT : 1;
     if (e->source.row_heads) unit = e->shape.d[0] / e->source.row_heads;
     if (unit < 1) unit = 1;
-    int64_t units = TILE_BYTES / (int64_t)row_bytes / unit;
+    int64_t units = l->tile_bytes / (int64_t)row_bytes / unit;
     return (units ? units : 1) * unit;
 }
 
@@ -110,7 +114,7 @@ static sn_status load_weight(loader *l, sn_pid p) {
         if (into[!i] != SN_NONE) put(l, into[i], into[!i], 0, 0);
         return g->status;
     }
-    int64_t step = rows_of_tile(e, row_bytes), n;
+    int64_t step = rows_of_tile(l, e, row_bytes), n;
     for (int64_t at = 0; at < e->shape.d[0]; at += n) {
         n = e->shape.d[0] - at < step ? e->shape.d[0] - at : step;
         sn_vid tile = read_rows(l, e, row_bytes, at, n, SN_NONE);
@@ -125,11 +129,23 @@ static sn_status load_weight(loader *l, sn_pid p) {
     return g->status;
 }
 
+static bool has_file(const sn_persistent *e) { return e->class_of == SN_CLASS_WEIGHTS && e->source.file >= 0; }
+
+static int64_t choose_tile(const sn_job *job) {
+    uint64_t all = 0;
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        const sn_persistent *e = &job->persistent[p];
+        size_t bytes;
+        if (has_file(e) && sn_shape_bytes(&e->shape, e->source.form, &bytes)) all += bytes;
+    }
+    return all / MOST_TILES > TILE_BYTES ? (int64_t)(all / MOST_TILES) : TILE_BYTES;
+}
+
 sn_status sn_pass_load(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)recipe;
-    loader l = {.addresses = cluster->addresses, .tile = SN_NONE};
+    loader l = {.addresses = cluster->addresses, .tile_bytes = choose_tile(job), .tile = SN_NONE};
     for (size_t p = 0; p < job->n_persistent; p++) {
-        if (job->persistent[p].class_of != SN_CLASS_WEIGHTS || job->persistent[p].source.file < 0) continue;
+        if (!has_file(&job->persistent[p])) continue;
         if (!l.g && !(l.g = sn_job_add_graph(job, "load", SN_ROLE_LOAD))) return SN_ERR_NO_MEMORY;
         l.g->made_by = "load";
         SN_TRY(load_weight(&l, (sn_pid)p));

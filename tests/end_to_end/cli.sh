@@ -110,6 +110,8 @@ for stage in model 'after lora' after:backward quantise program; do run 0 explai
 run 0 explain "$golden/tiny" --lora --stage lora; says 'lora_A'
 run 0 explain "$golden/tiny" --lora --stage model; grep -q lora_A "$out" && fail "$last: shows a pass that has not run"
 run 0 explain "$golden/tiny" --for generate --program decode; says 'program decode'
+run 0 explain "$golden/tiny" --program load; says 'io      read reference  in d+0x'
+run 0 explain "$golden/tiny" --stage load --program load; says '= read @model'
 run 2 explain "$golden/tiny" --stage nonsense; warns 'wanted one of model, program'
 run 2 explain "$golden/tiny" --program nonsense; warns "no program 'nonsense'"
 for model in tiny tiny.gguf; do
