@@ -5,8 +5,8 @@
 #include "api/api.h"
 #include "base/bytes.h"
 #include "base/mem.h"
-#include "engine/adapter.h"
 #include "engine/fit.h"
+#include "engine/peft.h"
 #include "engine/train.h"
 
 _Static_assert((int)SNUG_TIERS == (int)SN_TIER_COUNT && (int)SNUG_CLASSES == (int)SN_CLASS_COUNT, "snug.h's counts");

@@ -1,4 +1,4 @@
-/* Filling the persistent values of an opened run: from model files, from an adapter, or by initialisation. */
+/* Filling the persistent values of an opened run: from model files, or by initialisation. */
 #ifndef SN_ENGINE_LOAD_H
 #define SN_ENGINE_LOAD_H
 
@@ -10,8 +10,5 @@ enum { SN_STAGING_BYTES = 4 << 20 };
 
 /* Weights and masters from the model's files (or initialised, where a value has no file), moments and gradients zero. */
 sn_status sn_load_weights(sn_run *run, const sn_job *job, const sn_model *model, uint64_t seed);
-
-/* lora_A and lora_B from a PEFT adapter's folder; every tensor must match a value and every LoRA value be found. */
-sn_status sn_load_adapter(sn_run *run, const sn_job *job, const char *dir);
 
 #endif

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/system.h"
+#include "engine/peft.h"
 
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     int64_t threads = sn_options_int(recipe, "threads"), ranks = sn_options_int(recipe, "thread_ranks");
@@ -49,7 +51,7 @@ sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *a
     SN_TRY(sn_run_open(s->plan, &s->device, comm, &s->run));
     if (!s->device.map) return SN_OK;
     SN_TRY(sn_load_weights(s->run, s->job, s->model, (uint64_t)sn_options_int(recipe, "seed")));
-    return adapter && *adapter ? sn_load_adapter(s->run, s->job, adapter) : SN_OK;
+    return adapter && *adapter ? sn_adapter_load(s->run, s->job, adapter) : SN_OK;
 }
 
 void sn_session_close(sn_session *s) {

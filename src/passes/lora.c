@@ -37,11 +37,12 @@ static bool is_target(const char *targets, const char *module) {
     return false;
 }
 
-static sn_vid factor(sn_graph *g, const sn_persistent *base, const char *module, const char *which, sn_shape shape, float bound, int axis) {
-    const char *name = sn_name(g, "base_model.model.%s.lora_%s.weight", module, which);
+static sn_vid factor(sn_graph *g, sn_pid base, const char *module, sn_adapter_part part, sn_shape shape, const lora *l, int axis) {
+    bool down = part == SN_ADAPTER_DOWN;
+    const char *name = sn_name(g, "base_model.model.%s.lora_%s.weight", module, down ? "A" : "B");
     if (!name) return SN_NONE;
-    sn_axis outer = (sn_axis)base->axes[axis];
-    int32_t layer = base->layer;
+    uint8_t outer = g->job->persistent[base].axes[axis];
+    int32_t layer = g->job->persistent[base].layer;
     sn_pid p = sn_job_find(g->job, name);
     if (p == SN_NONE) {
         p = sn_job_add_persistent(g->job, name, SN_CLASS_WEIGHTS, SN_F32, shape);
@@ -49,9 +50,12 @@ static sn_vid factor(sn_graph *g, const sn_persistent *base, const char *module,
         sn_persistent *e = &g->job->persistent[p];
         e->trainable = e->decays = true;
         e->layer = layer;
-        e->axes[which[0] == 'A'] = (uint8_t)outer;
-        e->axes[which[0] != 'A'] = SN_AXIS_RANK;
-        e->source = (sn_source){.file = -1, .init = bound > 0 ? SN_INIT_UNIFORM : SN_INIT_ZERO, .scale = bound};
+        e->axes[down] = outer;
+        e->axes[!down] = SN_AXIS_RANK;
+        e->source = (sn_source){.file = -1, .init = down ? SN_INIT_UNIFORM : SN_INIT_ZERO, .scale = down ? (float)(1 / sqrt((double)shape.d[1])) : 0};
+        e->adapter_of = base;
+        e->adapter_part = part;
+        e->adapter_scale = (float)l->scale;
     }
     return sn_use_persistent(g, p);
 }
@@ -69,8 +73,8 @@ static sn_status adapt(sn_graph *g, sn_nid id, lora *l) {
     module[length] = 0;
     l->matched++;
     sn_insert_after(g, id, "lora");
-    sn_vid a = factor(g, &base, module, "A", sn_shape_of(l->rank, in), (float)(1 / sqrt((double)in)), !transposed);
-    sn_vid b = factor(g, &base, module, "B", sn_shape_of(out, l->rank), 0, transposed);
+    sn_vid a = factor(g, p, module, SN_ADAPTER_DOWN, sn_shape_of(l->rank, in), l, !transposed);
+    sn_vid b = factor(g, p, module, SN_ADAPTER_UP, sn_shape_of(out, l->rank), l, transposed);
     sn_vid x = n.in[0].value;
     if (l->dropout > 0 && sn_role_trains(g->role)) {
         sn_attrs drop = {.f[SN_DROPOUT_P] = l->dropout};
