@@ -52,7 +52,7 @@ static void open_cluster(tiny *t, const sn_model_config *config, const char *opt
     for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
     t->cluster.mesh.size[SN_MESH_DP] = ranks;
     sn_training_shape shape = {
-        .tokens = 16 * ranks, .accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps"), .evaluate = true};
+        .tokens = 16 * ranks, .evaluate = true};
     assert_ok(sn_job_for_training(config, NULL, &shape, t->recipe, &t->cluster, NULL, &t->job));
 }
 

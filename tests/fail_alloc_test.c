@@ -57,7 +57,7 @@ static sn_status plan_and_open(const void *context) {
     const task *t = context;
     sn_model model = {.path = "tiny", .config = (sn_model_config *)&t->config};
     sn_session s = {.model = &model};
-    sn_training_shape shape = {.tokens = 16, .accumulation = 2, .evaluate = true};
+    sn_training_shape shape = {.tokens = 16, .evaluate = true};
     sn_status status = sn_device_find(t->device, 1, &s.device);
     s.cluster.addresses = s.device.shape.addresses;
     for (int i = 0; i < SN_MESH_AXES; i++) s.cluster.mesh.size[i] = 1;
@@ -71,7 +71,7 @@ static sn_status plan_and_open(const void *context) {
 
 static void jobs(void **state) {
     (void)state;
-    static const char *const options[] = {"recompute=all", "lora=on lora_dropout=0.1 precision=bf16 recompute=every:2",
+    static const char *const options[] = {"recompute=all gradient_accumulation_steps=2", "lora=on lora_dropout=0.1 precision=bf16 recompute=every:2",
                                           "precision=fp16 optimizer=sgd momentum=0.9"};
     static const char *const devices[] = {"cpu", "cpu-split", "null"};
     for (int i = 0; i < 3; i++) {

@@ -1,5 +1,6 @@
 /* Whole-model finite differences: the gradient that the programs leave in memory against the loss itself. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "support/tiny.h"
@@ -7,17 +8,23 @@
 static double loss_of(tiny *t) {
     sn_pid loss = sn_job_find(t->job, "loss");
     memset(sn_run_persistent(t->run, loss), 0, 16);
-    tiny_fill(t, "evaluate", 0, 0);
-    assert_ok(sn_run_program(t->run, sn_job_graph_index(t->job, "evaluate"), 0));
+    int program = sn_job_role_index(t->job, SN_ROLE_EVALUATE);
+    tiny_fill(t, program, 0, 0);
+    assert_ok(sn_run_program(t->run, program, 0));
     const double *sum = sn_run_persistent(t->run, loss);
     return sum[0] / sum[1];
 }
 
-static void check_model(sn_model_config config, const char *options) {
+/* Accumulation keeps the gradients when the first micro-batch is done. */
+static void check_model(sn_model_config config, const char *more) {
     tiny t;
+    char options[128];
+    snprintf(options, sizeof options, "gradient_accumulation_steps=2 %s", more);
     tiny_open(&t, &config, options, "cpu", true);
-    tiny_fill(&t, "forward_backward", 0, 0);
-    assert_ok(sn_run_program(t.run, sn_job_graph_index(t.job, "forward_backward"), 0));
+    int program = sn_job_role_index(t.job, SN_ROLE_TRAIN);
+    tiny_fill(&t, program, 0, 0);
+    *(float *)sn_run_io(t.run, program, "scale", 0, NULL) *= 2; /* this micro-batch alone */
+    assert_ok(sn_run_program(t.run, program, 0));
     int checked = 0;
     for (size_t q = 0; q < t.job->n_persistent; q++) {
         const sn_persistent *e = &t.job->persistent[q];

@@ -150,7 +150,7 @@ static void packed_samples_are_apart(void **state) {
         tiny t;
         tiny_open(&t, &config, "threads=1 packing=on", "cpu", true);
         int index = sn_job_graph_index(t.job, "evaluate");
-        tiny_fill(&t, "evaluate", 0, 0);
+        tiny_fill(&t, sn_job_role_index(t.job, SN_ROLE_EVALUATE), 0, 0);
         int32_t *ids = sn_run_io(t.run, index, "ids", 0, NULL);
         const float *loss = sn_run_io(t.run, index, "token_loss", 0, NULL);
         assert_ok(sn_run_program(t.run, index, 0));
@@ -201,7 +201,7 @@ static void decay_is_of_matrices(void **state) {
         float before[4096];
         int matrices = 0, vectors = 0;
         tiny t;
-        tiny_open(&t, &config, "threads=1 weight_decay=0.1", "cpu", true);
+        tiny_open(&t, &config, "threads=1 weight_decay=0.1 gradient_accumulation_steps=2", "cpu", true);
         int update = sn_job_graph_index(t.job, "update");
         float *hyper = sn_run_io(t.run, update, "hyper", 0, NULL);
         memcpy(hyper, (float[]){1, 0.1f, 0.001f, 1, 1, 0, 0, 0}, 32);

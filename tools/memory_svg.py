@@ -5,7 +5,7 @@
     snug plan smollm2-135m-instruct --full --recompute all --html all.html
     tools/memory_svg.py "recompute none=none.html" "recompute all=all.html" > docs/memory.svg
 
-Draws the device memory of program forward_backward, all panels at one scale.
+Draws the device memory of program step, all panels at one scale.
 """
 import json, re, sys
 
@@ -16,7 +16,7 @@ WIDTH, HEIGHT, GAP, TOP = 400, 300, 40, 30
 def load(argument):
     title, path = argument.split("=", 1)
     plan = json.loads(re.search(r"^const plan=(\{.*?\});$", open(path).read(), re.M | re.S).group(1))
-    program = next(p for p in plan["programs"] if p["name"] == "forward_backward")
+    program = next(p for p in plan["programs"] if p["name"] == "step")
     own = [(0, len(program["ops"]), o, b, c) for o, b, c, tier, _ in plan["persistent"] if tier == 0]
     lives = [(f, t + 1, o, b, c) for f, t, o, b, c, tier, _ in program["lives"] if tier == 0]
     return title, plan, len(program["ops"]), merged(own + lives)

@@ -42,7 +42,7 @@ static sn_status model_graphs(const snug_model *m, const sn_options *recipe, boo
     if (tokens < 1 || context < 1)
         return sn_fail(SN_ERR_USAGE, "nothing to do: per_device_train_batch_size, cutoff_len and ctx_size must be positive");
     SN_TRY(sn_job_new(out));
-    sn_graph *g = sn_job_add_graph(*out, generate ? "decode" : "forward_backward", generate ? SN_ROLE_GENERATE : SN_ROLE_TRAIN);
+    sn_graph *g = sn_job_add_graph(*out, generate ? "decode" : "step", generate ? SN_ROLE_GENERATE : SN_ROLE_TRAIN);
     return g ? sn_model_build(g, m->model.config, &shape, parameters.find ? &parameters : NULL) : SN_ERR_NO_MEMORY;
 }
 

@@ -14,10 +14,10 @@ typedef struct bridge {
     double flops_per_token, peak_flops; /* peak 0: unknown */
 } bridge;
 
-static double program_flops(const sn_plan *plan, const char *name) {
+static double role_flops(const sn_plan *plan, sn_role role) {
     double sum = 0;
     for (int k = 0; k < plan->n_programs; k++)
-        for (uint32_t i = 0; !strcmp(plan->programs[k].program.name, name) && i < plan->programs[k].program.count; i++)
+        for (uint32_t i = 0; plan->programs[k].role == role && i < plan->programs[k].program.count; i++)
             sum += plan->programs[k].program.instrs[i].flops;
     return sum;
 }
@@ -28,7 +28,7 @@ static void planned(void *context, const sn_plan *plan) {
     sn_probe p;
     bool found = false;
     sn_bill_out(plan, b->recipe, &b->bill);
-    b->flops_per_token = program_flops(plan, "forward_backward") / tokens;
+    b->flops_per_token = role_flops(plan, SN_ROLE_TRAIN) / tokens;
     if (sn_probe_cached((int)sn_options_int(b->recipe, "threads"), &p, &found) == SN_OK && found)
         b->peak_flops = !strcmp(sn_options_string(b->recipe, "precision"), "bf16") && p.bf16_flops > 0 ? p.bf16_flops : p.f32_flops;
     if (b->hooks && b->hooks->planned) b->hooks->planned(b->hooks->context, &b->bill);

@@ -81,7 +81,7 @@ static const sn_option explain_table[] = {
      .default_text = "program",
      .metavar = "STAGE",
      .help = "model: the graph as the model builds it; the name of a pass: after it; program: the instructions"},
-    {.key = "program", .kind = SN_OPTION_STRING, .metavar = "NAME", .help = "only this program: forward_backward, update, decode, ..."}};
+    {.key = "program", .kind = SN_OPTION_STRING, .metavar = "NAME", .help = "only this program: step, evaluate, decode, ..."}};
 static const sn_option_group explain_own = SN_OPTION_GROUP("Explain", explain_table);
 
 static const sn_option probe_table[] = {{.key = "again", .kind = SN_OPTION_FLAG, .help = "measure anew"}};

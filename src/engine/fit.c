@@ -87,7 +87,7 @@ static sn_status measure(sn_model *model, const sn_options *recipe, const sn_pro
 }
 
 static int list_candidates(const sn_options *recipe, candidate *out) {
-    static const char *const recomputes[] = {NULL, "attention", "every:4", "every:2", "all"};
+    static const char *const recomputes[] = {NULL, "light", "attention", "every:4", "every:2", "all"};
     static const char *const forms[][4] = {{NULL, NULL, NULL, NULL},           {"moment_dtype", "bf16", NULL, NULL},
                                            {"precision", "bf16", NULL, NULL},  {"precision", "bf16", "moment_dtype", "bf16"},
                                            {"lora", "true", NULL, NULL},       {"lora", "true", "precision", "bf16"},
@@ -100,7 +100,7 @@ static int list_candidates(const sn_options *recipe, candidate *out) {
         for (int64_t divide = 1; divide <= rows; divide *= 2)
             for (size_t r = 0; r < sizeof recomputes / sizeof recomputes[0] && n < MOST_CANDIDATES; r++) {
                 kind k = forms[f][0] ? FORMS : divide > 1 ? REORDERED : EXACT;
-                if (forms[f][0] && (r != 0 && r != 4) && divide > 1) continue;
+                if (forms[f][0] && (r != 0 && r != 5) && divide > 1) continue;
                 out[n++] = (candidate){.recompute = recomputes[r], .divide = divide, .form_key = forms[f][0], .form_value = forms[f][1],
                                        .form_key2 = forms[f][2], .form_value2 = forms[f][3], .kind = k};
             }

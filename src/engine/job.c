@@ -6,7 +6,6 @@
 static const sn_option training_options[] = {
     {.key = "full", .kind = SN_OPTION_FLAG, .help = "train every weight (the default without --lora or --qlora)"},
     {.key = "per_device_train_batch_size", .aliases = "micro_batch_size,b", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "rows of a micro-batch"},
-    {.key = "gradient_accumulation_steps", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "micro-batches of a step"},
     {.key = "cutoff_len", .aliases = "max_seq_length,max_length", .kind = SN_OPTION_INT, .default_text = "512", .metavar = "N", .help = "tokens of a row"},
     {.key = "packing", .kind = SN_OPTION_FLAG, .help = "several samples a row, unseen by each other"},
     {.key = "max_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "optimizer steps; 0: as num_train_epochs says"},
@@ -75,10 +74,8 @@ sn_status sn_job_for_training(const sn_model_config *config, const sn_parameters
     sn_model_shape extents = {.tokens = shape->tokens};
     *out = NULL;
     SN_TRY(sn_job_new(&job));
-    sn_status s = add_model_graph(job, "forward_backward", SN_ROLE_TRAIN, config, &extents, parameters);
-    if (s == SN_OK && shape->accumulation > 1) s = add_model_graph(job, "forward_backward_next", SN_ROLE_TRAIN_NEXT, config, &extents, parameters);
+    sn_status s = add_model_graph(job, "step", SN_ROLE_TRAIN, config, &extents, parameters);
     if (s == SN_OK && shape->evaluate) s = add_model_graph(job, "evaluate", SN_ROLE_EVALUATE, config, &extents, parameters);
-    if (s == SN_OK && !sn_job_add_graph(job, "update", SN_ROLE_UPDATE)) s = SN_ERR_NO_MEMORY;
     if (s == SN_OK) s = sn_passes_run(job, recipe, cluster, stop_after, NULL);
     return finish(s, job, out);
 }

@@ -13,11 +13,10 @@ const sn_option_group *const *sn_recipe_groups(size_t *count);
 
 extern const sn_option_group sn_training_options, sn_machine_options, sn_generation_options, sn_evaluation_options, sn_schedule_options;
 
-/* Programs forward_backward (and forward_backward_next when gradients accumulate), update, evaluate. `tokens` is of one
- * micro-batch over all ranks; `evaluate` says whether the job evaluates too. */
+/* Programs step (forward_backward, forward_backward_next and update when gradients accumulate) and evaluate. `tokens` is of
+ * one micro-batch over all ranks; `evaluate` says whether the job evaluates too. */
 typedef struct sn_training_shape {
     int64_t tokens;
-    int64_t accumulation;
     bool evaluate;
 } sn_training_shape;
 sn_status sn_job_for_training(const sn_model_config *config, const sn_parameters *parameters, const sn_training_shape *shape,

@@ -29,10 +29,10 @@ static sn_status open_ranks(sn_training *t) {
         SN_TRY(status);
     }
     t->session.run = t->runs[0];
-    t->program = sn_job_graph_index(t->session.job, "forward_backward");
-    t->program_next = sn_job_graph_index(t->session.job, "forward_backward_next");
-    t->update = sn_job_graph_index(t->session.job, "update");
-    t->evaluate = sn_job_graph_index(t->session.job, "evaluate");
+    t->program = sn_job_role_index(t->session.job, SN_ROLE_TRAIN);
+    t->program_next = sn_job_role_index(t->session.job, SN_ROLE_TRAIN_NEXT);
+    t->update = sn_job_role_index(t->session.job, SN_ROLE_UPDATE);
+    t->evaluate = sn_job_role_index(t->session.job, SN_ROLE_EVALUATE);
     t->loss = sn_job_find(t->session.job, "loss");
     return SN_OK;
 }

@@ -23,7 +23,7 @@ typedef struct sn_training {
     sn_run **runs;
     sn_comm *comms;
     sn_team *rank_team; /* a thread for each rank */
-    int program, program_next, update, evaluate; /* indices */
+    int program, program_next, update, evaluate; /* indices; update -1: part of program */
     sn_pid loss;
 
     /* data */

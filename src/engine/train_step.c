@@ -69,7 +69,7 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
     return SN_OK;
 }
 
-static void fill_hyper(sn_training *t, double rate) {
+static void fill_hyper(sn_training *t, int program, double rate) {
     const sn_options *o = t->recipe;
     double step = (double)(t->counters.update_step + 1);
     uint64_t seed = (uint64_t)sn_options_int(o, "seed");
@@ -77,7 +77,7 @@ static void fill_hyper(sn_training *t, double rate) {
     float hyper[8] = {(float)rate, (float)(1 - pow(sn_options_float(o, "adam_beta1"), step)), (float)(1 - pow(sn_options_float(o, "adam_beta2"), step)),
                       (float)(1 / t->counters.loss_scale), (float)step};
     memcpy(hyper + 5, words, sizeof words);
-    for (int r = 0; r < t->ranks; r++) memcpy(sn_run_io(t->runs[r], t->update, "hyper", 0, NULL), hyper, sizeof hyper);
+    for (int r = 0; r < t->ranks; r++) memcpy(sn_run_io(t->runs[r], program, "hyper", 0, NULL), hyper, sizeof hyper);
 }
 
 /* The first weight (of rank 0) that is not finite throughout; NULL: none. */
@@ -134,6 +134,9 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     if (step.label_tokens < 1) return sn_fail(SN_ERR_DATA, "step %llu holds no label", (unsigned long long)before.batch_step);
     clear_loss(t);
     float scale = (float)(t->counters.loss_scale / (double)step.label_tokens);
+    int updating = t->update < 0 ? t->program : t->update;
+    t->step_rate = sn_learning_rate(&t->schedule, t->counters.update_step);
+    fill_hyper(t, updating, t->step_rate);
     for (int64_t m = 0; m < t->accumulation; m++) {
         int program = m ? t->program_next : t->program, slot = (int)(m % 2);
         int64_t samples;
@@ -144,10 +147,8 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     double sum, count;
     read_loss(t, &sum, &count);
     t->step_loss = sum / count;
-    t->step_rate = sn_learning_rate(&t->schedule, t->counters.update_step);
-    fill_hyper(t, t->step_rate);
-    SN_TRY(run_all(t, t->update, 0));
-    const float *clip = sn_run_io(t->runs[0], t->update, "clip", 0, NULL);
+    if (t->update >= 0) SN_TRY(run_all(t, t->update, 0));
+    const float *clip = sn_run_io(t->runs[0], updating, "clip", 0, NULL);
     t->step_norm = clip[2];
     bool applied = clip[1] != 0;
     t->counters.batch_step++;

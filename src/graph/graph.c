@@ -68,6 +68,37 @@ int sn_job_graph_index(const sn_job *job, const char *name) {
     return -1;
 }
 
+int sn_job_role_index(const sn_job *job, sn_role role) {
+    for (int i = 0; i < job->n_graphs; i++)
+        if (job->graphs[i]->role == role) return i;
+    return -1;
+}
+
+static void *copy_of(const void *items, size_t n, size_t size) {
+    void *copy = sn_alloc(n * size);
+    if (copy) memcpy(copy, items, n * size);
+    return copy;
+}
+
+sn_graph *sn_job_copy_graph(const sn_graph *from, const char *name, sn_role role) {
+    sn_graph *g = sn_job_add_graph(from->job, name, role);
+    if (!g) return NULL;
+    const char *own_name = g->name;
+    *g = *from;
+    g->name = own_name;
+    g->role = role;
+    g->cap_values = from->n_values;
+    g->cap_nodes = from->n_nodes;
+    g->cap_order = from->n_order;
+    g->values = copy_of(from->values, from->n_values, sizeof *from->values);
+    g->nodes = copy_of(from->nodes, from->n_nodes, sizeof *from->nodes);
+    g->order = copy_of(from->order, from->n_order, sizeof *from->order);
+    g->of_persistent = copy_of(from->of_persistent, from->n_of_persistent, sizeof *from->of_persistent);
+    if (g->values && g->nodes && g->order && g->of_persistent) return g;
+    no_memory();
+    return NULL;
+}
+
 sn_graph *sn_job_graph(const sn_job *job, const char *name) {
     int i = sn_job_graph_index(job, name);
     return i < 0 ? NULL : job->graphs[i];

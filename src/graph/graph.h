@@ -120,9 +120,9 @@ struct sn_job;
 
 /* What a program is for; passes choose the programs they change by it. */
 typedef enum sn_role {
-    SN_ROLE_TRAIN,      /* forward and, after the backward pass, gradients: first micro-batch of a step */
+    SN_ROLE_TRAIN,      /* forward, backward and, where nothing accumulates, the update; else the first micro-batch of a step */
     SN_ROLE_TRAIN_NEXT, /* the later micro-batches: gradients are added */
-    SN_ROLE_UPDATE,     /* gradient norm, clipping, optimizer */
+    SN_ROLE_UPDATE,     /* gradient norm, clipping, optimizer of a step of several micro-batches */
     SN_ROLE_EVALUATE,   /* losses only */
     SN_ROLE_LOGITS,     /* all logits of a batch */
     SN_ROLE_GENERATE    /* over the KV cache: prompt and decode buckets */
@@ -173,6 +173,10 @@ size_t sn_job_bytes(const sn_job *job);
 sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role);
 sn_graph *sn_job_graph(const sn_job *job, const char *name); /* NULL: no such program */
 int sn_job_graph_index(const sn_job *job, const char *name);  /* -1: no such program */
+int sn_job_role_index(const sn_job *job, sn_role role);       /* the first program of this role; -1: none */
+
+/* Adds a program that holds the same values and nodes as g, under the same ids. NULL with the error set when it cannot. */
+sn_graph *sn_job_copy_graph(const sn_graph *g, const char *name, sn_role role);
 
 /* Adds a persistent value on the device tier, whole, not trainable; the caller adjusts the entry. SN_NONE on failure. */
 sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, sn_dtype form, sn_shape shape);

@@ -13,6 +13,7 @@ typedef struct sn_op {
     const char *name;
     int min_in, max_in, n_out;
     uint32_t mutates; /* bit i: input i is changed in place */
+    bool light;       /* few operations an element: to make its outputs again takes hardly longer than to read them */
 
     /* Names of the attribute slots, for explain; NULL for unused ones. */
     const char *int_attrs[SN_ATTR_INTS], *float_attrs[SN_ATTR_FLOATS];

@@ -1,6 +1,6 @@
 /* Reverse-mode gradient: each op appends its own gradient nodes, in the reverse of forward order. Contributions to an
- * activation are added; contributions to a parameter are stored into its persistent gradient as they come (the first
- * written, the next added), so that none waits for another. In the program of later micro-batches all are added. */
+ * activation are added; contributions to a parameter are stored into its gradient as they come (the first written, the
+ * next added), so that none waits for another. */
 #include <string.h>
 
 #include "graph/op.h"
@@ -60,7 +60,7 @@ static sn_status store(backward *b, sn_pid p, sn_vid contribution) {
     if (g->job->persistent[q].rest.form != g->values[contribution].dtype)
         return sn_fail(SN_ERR_INTERNAL, "two uses of %s give gradients of different forms", g->job->persistent[p].name);
     sn_vid out[SN_MAX_OUT];
-    if (g->role == SN_ROLE_TRAIN && !b->stored[p]) {
+    if (!b->stored[p]) {
         sn_vid v = sn_append1(g, SN_OP_copy, NULL, 1, &contribution, name); /* move writes it in place where nothing lies between */
         SN_TRY(g->status);
         sn_use_persistent(g, q); /* makes room in the map */
@@ -155,6 +155,6 @@ sn_status sn_pass_backward(sn_job *job, const sn_options *recipe, const sn_clust
     const char *precision = sn_options_string(recipe, "precision");
     if (gradient_form == SN_DTYPE_COUNT && strcmp(precision, "f32")) gradient_form = !strcmp(precision, "bf16") ? SN_BF16 : SN_F16;
     for (int k = 0; k < job->n_graphs; k++)
-        if (sn_role_trains(job->graphs[k]->role)) SN_TRY(backward_graph(job->graphs[k], gradient_form));
+        if (job->graphs[k]->role == SN_ROLE_TRAIN) SN_TRY(backward_graph(job->graphs[k], gradient_form));
     return SN_OK;
 }

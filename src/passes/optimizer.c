@@ -1,4 +1,6 @@
-/* The update program: squared norm of each gradient, one clip factor, one update a parameter.
+/* The update: squared norm of each gradient, one clip factor, one update a parameter. In the program that makes the gradients,
+ * or in one of its own where they accumulate over several micro-batches.
+ *
  * Sources: AdamW, Loshchilov and Hutter 2017 (arXiv 1711.05101), in torch.optim.AdamW's arithmetic; clipping by the
  * global norm, Pascanu et al. 2012. Weight decay applies to matrices, not to norms and biases. */
 #include <string.h>
@@ -107,7 +109,7 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
 
 sn_status sn_pass_optimizer(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
-    for (int k = 0; k < job->n_graphs; k++)
-        if (job->graphs[k]->role == SN_ROLE_UPDATE) SN_TRY(build_update(job->graphs[k], recipe));
-    return SN_OK;
+    int k = sn_job_role_index(job, SN_ROLE_UPDATE);
+    if (k < 0) k = sn_job_role_index(job, SN_ROLE_TRAIN);
+    return k < 0 ? SN_OK : build_update(job->graphs[k], recipe);
 }

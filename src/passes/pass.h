@@ -51,10 +51,12 @@ sn_status sn_pass_lora(sn_job *job, const sn_options *recipe, const sn_cluster *
 sn_status sn_pass_quantise(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_precision(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_backward(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
+sn_status sn_pass_accumulate(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_optimizer(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
 
-extern const sn_option_group sn_lora_options, sn_quantise_options, sn_precision_options, sn_optimizer_options, sn_recompute_options;
+extern const sn_option_group sn_lora_options, sn_quantise_options, sn_precision_options, sn_accumulate_options;
+extern const sn_option_group sn_optimizer_options, sn_recompute_options;
 
 #endif

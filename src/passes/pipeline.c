@@ -13,6 +13,7 @@ const sn_pass sn_passes[] = {
     /* backward */
     {"backward", sn_pass_backward, NULL, "reverse-mode gradient"},
     /* update */
+    {"accumulate", sn_pass_accumulate, &sn_accumulate_options, "a large batch in the activations of a small one"},
     {"optimizer", sn_pass_optimizer, &sn_optimizer_options, "gradient norm, clipping, AdamW or SGD"},
     /* place */
     {"recompute", sn_pass_recompute, &sn_recompute_options, "activations are made again in backward instead of kept"},

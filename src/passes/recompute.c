@@ -1,28 +1,46 @@
-/* Activation recomputation: backward uses are fed by clones of the forward nodes of their segment, so that activations
- * inside a segment die in forward. A clone is the same kernel on the same inputs with the same random site, hence the
- * same bits. Source: Chen et al. 2016 (arXiv 1604.06174). */
+/* Activation recomputation: backward uses are fed by clones of forward nodes, so that what the originals made dies in
+ * forward. A clone is the same kernel on the same inputs with the same random site, hence the same bits. Either all nodes
+ * of a segment are cloned (Chen et al. 2016, arXiv 1604.06174), or only light ones whose inputs backward needs anyway:
+ * norms and activation functions, which cost memory but hardly any time. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/op.h"
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "none", .metavar = "none|attention|every:k|all",
+    {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "light", .metavar = "none|light|attention|every:k|all",
      .help = "what backward computes again instead of keeping"}};
 const sn_option_group sn_recompute_options = SN_OPTION_GROUP("Recomputation", options);
 
+typedef enum mode { NONE, LIGHT, ATTENTION, BLOCKS } mode;
+
 typedef struct recompute {
-    int every;           /* blocks a segment; 0: only the attention part of each block */
+    mode mode;
+    int every; /* BLOCKS: of a segment */
     sn_graph *g;
-    sn_vid *clone_of;    /* by value: its clone in the segment at work, or SN_NONE */
+    sn_vid *clone_of; /* by value: its clone in the segment at work, or SN_NONE */
+    bool *kept;       /* by value: backward needs it, or it is there all the time */
     size_t n_values;
 } recompute;
 
+/* What a node is made again with; -1: nothing. LIGHT knows no segments, but shares clones only within a block. */
 static int segment_of(const recompute *r, const sn_node *n) {
+    if (r->mode == LIGHT) return n->layer + 1;
     if (n->layer < 0) return -1;
-    if (r->every == 0) return n->part == SN_PART_ATTENTION ? n->layer : -1;
+    if (r->mode == ATTENTION) return n->part == SN_PART_ATTENTION ? n->layer : -1;
     return n->layer / r->every;
+}
+
+static bool is_light(const recompute *r, sn_vid v) {
+    const sn_value *x = &r->g->values[v];
+    if (v >= r->n_values || x->producer == SN_NONE || x->persistent != SN_NONE) return false;
+    const sn_node *n = &r->g->nodes[x->producer];
+    if (n->phase != SN_PHASE_FORWARD || !sn_ops[n->op]->light) return false;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i].value != SN_NONE && !r->kept[n->in[i].value] && !is_light(r, n->in[i].value)) return false;
+    return true;
 }
 
 /* Clones the forward node that makes v, and before it what it reads from its own segment. New nodes go to insert_at. */
@@ -32,7 +50,7 @@ static sn_vid clone_value(recompute *r, sn_vid v, int segment) {
     if (r->clone_of[v] != SN_NONE) return r->clone_of[v];
     sn_nid origin = g->values[v].producer;
     sn_node n = g->nodes[origin];
-    if (n.phase != SN_PHASE_FORWARD || segment_of(r, &n) != segment) return v;
+    if (n.phase != SN_PHASE_FORWARD || segment_of(r, &n) != segment || (r->mode == LIGHT && !is_light(r, v))) return v;
     sn_vid in[SN_MAX_IN], out[SN_MAX_OUT];
     for (int i = 0; i < n.n_in; i++) in[i] = n.in[i].value == SN_NONE ? SN_NONE : clone_value(r, n.in[i].value, segment);
     sn_nid copy = sn_append(g, n.op, &n.attrs, n.n_in, in, n.name, out);
@@ -56,11 +74,27 @@ static sn_vid clone_value(recompute *r, sn_vid v, int segment) {
     return r->clone_of[v];
 }
 
-static sn_status recompute_graph(sn_graph *g, int every) {
-    recompute r = {.every = every, .g = g, .n_values = g->n_values};
+static void mark_kept(recompute *r) {
+    const sn_graph *g = r->g;
+    for (size_t v = 0; v < r->n_values; v++) r->kept[v] = g->values[v].producer == SN_NONE || g->values[v].persistent != SN_NONE;
+    for (size_t k = 0; k < g->n_order; k++) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        for (int i = 0; n->phase == SN_PHASE_BACKWARD && i < n->n_in; i++)
+            if (n->in[i].value != SN_NONE) r->kept[n->in[i].value] = true;
+    }
+}
+
+static sn_status recompute_graph(sn_graph *g, mode how, int every) {
+    recompute r = {.mode = how, .every = every, .g = g, .n_values = g->n_values};
     r.clone_of = sn_alloc(r.n_values * sizeof *r.clone_of);
-    if (!r.clone_of) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the recompute pass");
+    r.kept = sn_alloc(r.n_values * sizeof *r.kept);
+    if (!r.clone_of || !r.kept) {
+        sn_free(r.clone_of);
+        sn_free(r.kept);
+        return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the recompute pass");
+    }
     for (size_t i = 0; i < r.n_values; i++) r.clone_of[i] = SN_NONE;
+    mark_kept(&r);
     g->made_by = "recompute";
     for (size_t k = 0; g->status == SN_OK && k < g->n_order; k++) {
         sn_nid id = g->order[k];
@@ -77,6 +111,7 @@ static sn_status recompute_graph(sn_graph *g, int every) {
         k = g->insert_at;
     }
     sn_free(r.clone_of);
+    sn_free(r.kept);
     sn_insert_at_end(g, "model");
     SN_TRY(g->status);
     return sn_graph_drop_unused(g);
@@ -85,17 +120,18 @@ static sn_status recompute_graph(sn_graph *g, int every) {
 sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     const char *text = sn_options_string(recipe, "recompute");
-    int every = -1;
-    if (!strcmp(text, "none") || !strcmp(text, "off") || !strcmp(text, "false")) return SN_OK;
-    if (!strcmp(text, "all") || !strcmp(text, "on") || !strcmp(text, "true")) every = 1;
-    else if (!strcmp(text, "attention")) every = 0;
+    mode how = BLOCKS;
+    int every = 1;
+    if (!strcmp(text, "none") || !strcmp(text, "off") || !strcmp(text, "false")) how = NONE;
+    else if (!strcmp(text, "light")) how = LIGHT;
+    else if (!strcmp(text, "attention")) how = ATTENTION;
     else if (!strncmp(text, "every:", 6)) {
         char *end;
         long k = strtol(text + 6, &end, 10);
         every = end != text + 6 && !*end && k > 0 && k <= INT_MAX ? (int)k : -1;
-    }
-    if (every < 0) return sn_fail(SN_ERR_USAGE, "recompute is '%s', wanted none, attention, every:k or all", text);
-    for (int k = 0; k < job->n_graphs; k++)
-        if (sn_role_trains(job->graphs[k]->role)) SN_TRY(recompute_graph(job->graphs[k], every));
+    } else if (strcmp(text, "all") && strcmp(text, "on") && strcmp(text, "true")) every = -1;
+    if (every < 0) return sn_fail(SN_ERR_USAGE, "recompute is '%s', wanted none, light, attention, every:k or all", text);
+    for (int k = 0; how != NONE && k < job->n_graphs; k++)
+        if (sn_role_trains(job->graphs[k]->role)) SN_TRY(recompute_graph(job->graphs[k], how, every));
     return SN_OK;
 }

@@ -62,7 +62,7 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
         peak_program = NULL;
     }
     for (size_t i = 0; i < plan->n_persistent; i++)
-        if (plan->persistent[i].tier == tier) {
+        if (plan->persistent[i].tier == tier && !plan->persistent[i].within) {
             classes[job->persistent[i].class_of] += plan->persistent[i].bytes;
             if (tier == SN_TIER_DEVICE) note_largest(bill, job->persistent[i].name, job->persistent[i].class_of, plan->persistent[i].bytes);
         }

@@ -79,11 +79,14 @@ static uint32_t put_name(name_list *names, const char *name) {
 }
 
 static void add_persistent(const sn_plan *plan, const sn_job *job, name_list *names, sn_str *out) {
+    const char *between = "";
     sn_str_add(out, "\"persistent\":[");
     for (size_t i = 0; i < plan->n_persistent; i++) {
         const sn_placed *p = &plan->persistent[i];
-        sn_str_printf(out, "%s[%llu,%llu,%d,%d,%u]", i ? "," : "", (unsigned long long)p->offset, (unsigned long long)p->bytes,
+        if (p->within) continue;
+        sn_str_printf(out, "%s[%llu,%llu,%d,%d,%u]", between, (unsigned long long)p->offset, (unsigned long long)p->bytes,
                       (int)job->persistent[i].class_of, (int)p->tier, put_name(names, job->persistent[i].name));
+        between = ",";
     }
     sn_str_add(out, "]");
 }

@@ -38,7 +38,9 @@ static sn_tier tier_of(const sn_value *v) {
     return v->has_rest || v->persistent != SN_NONE ? v->rest.tier : SN_TIER_DEVICE;
 }
 
-static bool is_transient(const sn_value *v) { return v->persistent == SN_NONE && !v->input && !v->output; }
+static bool is_transient(const planner *p, const sn_value *v) {
+    return v->persistent == SN_NONE ? !v->input && !v->output : p->plan->persistent[v->persistent].within;
+}
 
 static void local_call(const planner *p, const sn_node *n, sn_call *c) {
     sn_node_call(p->g, n, c);
@@ -90,10 +92,10 @@ static void join_aliases(planner *p) {
         uint32_t taken = 0;
         for (int o = 0; o < n->n_out; o++) {
             sn_vid out = n->out[o];
-            if (out == SN_NONE || !op->alias[o] || !is_transient(&g->values[out])) continue;
+            if (out == SN_NONE || !op->alias[o] || !is_transient(p, &g->values[out])) continue;
             for (int i = 0; i < n->n_in; i++) {
                 sn_vid in = n->in[i].value;
-                if (in == SN_NONE || !(op->alias[o] >> i & 1) || taken >> i & 1 || !is_transient(&g->values[in])) continue;
+                if (in == SN_NONE || !(op->alias[o] >> i & 1) || taken >> i & 1 || !is_transient(p, &g->values[in])) continue;
                 sn_vid r = p->root[in];
                 if (p->last[r] != k || p->last[in] != k || p->bytes[in] != p->bytes[out] || tier_of(&g->values[in]) != tier_of(&g->values[out])) continue;
                 bool twice = false; /* the same bytes may not be read by another operand of this node */
@@ -186,7 +188,7 @@ static sn_status place_transients(planner *p) {
     for (int tier = 0; s == SN_OK && tier < SN_TIER_COUNT; tier++) {
         size_t n = 0, base = n_lives;
         for (size_t v = 0; v < g->n_values; v++) {
-            if (p->root[v] != v || !is_transient(&g->values[v]) || p->first[v] == SN_NONE || tier_of(&g->values[v]) != (sn_tier)tier || !p->bytes[v]) continue;
+            if (p->root[v] != v || !is_transient(p, &g->values[v]) || p->first[v] == SN_NONE || tier_of(&g->values[v]) != (sn_tier)tier || !p->bytes[v]) continue;
             blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v]};
             lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier};
             n_lives++;
@@ -254,7 +256,7 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     }
     for (size_t v = 0; s == SN_OK && v < g->n_values; v++) {
         const sn_value *x = &g->values[v];
-        if (x->persistent != SN_NONE) p.offset[v] = plan->persistent[x->persistent].offset;
+        if (x->persistent != SN_NONE && !is_transient(&p, x)) p.offset[v] = plan->persistent[x->persistent].offset;
         for (int i = 0; (x->input || x->output) && i < p.out->n_io; i++)
             if (!strcmp(p.out->io[i].name, x->name)) p.offset[v] = p.out->io[i].offset;
     }
@@ -307,6 +309,19 @@ static sn_status place_io(sn_plan *plan, const sn_job *job) {
     return SN_OK;
 }
 
+/* One program alone touches it, and writes it before it reads. */
+static bool lives_within(const sn_job *job, sn_pid p) {
+    int programs = 0;
+    bool written = false;
+    for (int k = 0; k < job->n_graphs; k++) {
+        const sn_graph *g = job->graphs[k];
+        if (p >= g->n_of_persistent || g->of_persistent[p] == SN_NONE) continue;
+        written = g->values[g->of_persistent[p]].producer != SN_NONE;
+        programs++;
+    }
+    return programs == 1 && written;
+}
+
 static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
     plan->n_persistent = job->n_persistent;
     plan->persistent = sn_alloc_zero(job->n_persistent, sizeof *plan->persistent);
@@ -317,6 +332,8 @@ static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
         size_t bytes;
         at->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh);
         at->tier = e->rest.tier;
+        at->within = lives_within(job, (sn_pid)i);
+        if (at->within) continue;
         if (!sn_shape_bytes(&at->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
         at->bytes = bytes;
         at->offset = plan->persistent_bytes[at->tier];

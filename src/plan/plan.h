@@ -30,10 +30,13 @@ typedef struct sn_bill {
     int n_largest;
 } sn_bill;
 
+/* A persistent value that one program alone touches, and writes before it reads, lives inside that program like any
+ * transient value and has no bytes between programs. */
 typedef struct sn_placed {
     uint64_t offset, bytes;
     sn_tier tier;
     sn_shape shape; /* local */
+    bool within;    /* lives inside one program: bytes and offset are 0 */
 } sn_placed;
 
 typedef struct sn_io_slot {

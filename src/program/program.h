@@ -68,7 +68,7 @@ typedef struct sn_instr {
 } sn_instr;
 
 typedef struct sn_program {
-    const char *name; /* "forward_backward" */
+    const char *name; /* "step" */
     sn_instr *instrs;
     uint32_t count;
     uint64_t transient_bytes[SN_TIER_COUNT]; /* beyond the persistent part, by arena */

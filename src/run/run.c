@@ -195,7 +195,7 @@ void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const 
 
 void *sn_run_persistent(const sn_run *run, sn_pid p) {
     const sn_placed *at = &run->plan->persistent[p];
-    return run->base[at->tier] ? run->base[at->tier] + at->offset : NULL;
+    return run->base[at->tier] && !at->within ? run->base[at->tier] + at->offset : NULL;
 }
 
 void *sn_run_transient(const sn_run *run, uint64_t *bytes) {

@@ -106,7 +106,7 @@ run 2 plan "$golden/tiny" --recipe "$work/recipe.yaml"; warns 'recipe.yaml:1'; o
 run 0 show "$golden/tiny.gguf"; says 'q8_0'; says 'chat template    yes'; says 'llama.block_count'
 run 0 show "$golden/tiny" --json; says '"format": "huggingface"'; equal "$(number num_hidden_layers)" 2 "$last: layers"
 run 0 show llama-3-8b; says 'no weights'
-for stage in model 'after lora' after:backward quantise program; do run 0 explain "$golden/tiny" --lora --stage "$stage"; says 'program forward_backward'; done
+for stage in model 'after lora' after:backward quantise program; do run 0 explain "$golden/tiny" --lora --stage "$stage"; says 'program step'; done
 run 0 explain "$golden/tiny" --lora --stage lora; says 'lora_A'
 run 0 explain "$golden/tiny" --lora --stage model; grep -q lora_A "$out" && fail "$last: shows a pass that has not run"
 run 0 explain "$golden/tiny" --for generate --program decode; says 'program decode'

@@ -50,7 +50,7 @@ sn_options *recipe_of(const char *text) {
 void open_session(sn_session *s, sn_model *model, const sn_options *recipe, bool train) {
     sn_parameters parameters = sn_model_parameters(model);
     const sn_parameters *source = parameters.find ? &parameters : NULL;
-    sn_training_shape shape = {.tokens = 8, .accumulation = 1};
+    sn_training_shape shape = {.tokens = 8};
     *s = (sn_session){.model = model};
     assert_ok(sn_session_machine(s, recipe));
     if (train) assert_ok(sn_job_for_training(model->config, source, &shape, recipe, &s->cluster, NULL, &s->job));

@@ -9,8 +9,17 @@
 #include "engine/load.h"
 
 sn_model_config tiny_llama(void) {
-    sn_model_config c = {.vocab_size = TINY_VOCAB, .hidden_size = 32, .intermediate_size = 56, .num_layers = 2, .num_heads = 4, .num_kv_heads = 2,
-                         .head_dim = 8, .max_position = 128, .norm_eps = 1e-5, .rope = {.theta = 10000}, .tie_word_embeddings = true};
+    sn_model_config c = {.vocab_size = TINY_VOCAB,
+                         .hidden_size = 32,
+                         .intermediate_size = 56,
+                         .num_layers = 2,
+                         .num_heads = 4,
+                         .num_kv_heads = 2,
+                         .head_dim = 8,
+                         .max_position = 128,
+                         .norm_eps = 1e-5,
+                         .rope = {.theta = 10000},
+                         .tie_word_embeddings = true};
     strcpy(c.architecture, "llama");
     return c;
 }
@@ -39,13 +48,14 @@ sn_options *tiny_recipe(const char *options) {
     return o;
 }
 
-static void open_run(tiny *t, const sn_model_config *config, const sn_parameters *parameters, const char *options, const char *device, bool reuse) {
+static void open_run(tiny *t, const sn_model_config *config, const sn_parameters *parameters, const char *options, const char *device,
+                     bool reuse) {
     *t = (tiny){.config = *config, .tokens = 48, .recipe = tiny_recipe(options)};
     int threads = (int)sn_options_int(t->recipe, "threads");
     assert_ok(sn_device_find(device, threads ? threads : 2, &t->device));
     t->cluster.addresses = t->device.shape.addresses;
     for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
-    sn_training_shape shape = {.tokens = t->tokens, .accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps"), .evaluate = true};
+    sn_training_shape shape = {.tokens = t->tokens, .evaluate = true};
     assert_ok(sn_job_for_training(config, parameters, &shape, t->recipe, &t->cluster, NULL, &t->job));
     sn_plan_request request = {.device = t->device.shape, .staging = parameters ? SN_STAGING_BYTES : 0, .reuse = reuse};
     assert_ok(sn_plan_make(t->job, &request, &t->plan));
@@ -84,8 +94,14 @@ void tiny_close(tiny *t) {
     sn_options_close(t->recipe);
 }
 
-void tiny_fill(tiny *t, const char *name, int step, int slot) {
-    int index = sn_job_graph_index(t->job, name);
+static void fill_hyper(tiny *t, int index, int step) {
+    float *hyper = sn_run_io(t->run, index, "hyper", 0, NULL);
+    if (hyper)
+        memcpy(hyper, (float[]){1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1), 0, 0, 0},
+               32);
+}
+
+void tiny_fill(tiny *t, int index, int step, int slot) {
     const sn_io_slot *io;
     int32_t *ids = sn_run_io(t->run, index, "ids", slot, &io);
     int32_t *positions = sn_run_io(t->run, index, "positions", slot, &io), *starts = sn_run_io(t->run, index, "seq_start", slot, &io);
@@ -106,22 +122,25 @@ void tiny_fill(tiny *t, const char *name, int step, int slot) {
     int64_t steps = sn_options_int(t->recipe, "gradient_accumulation_steps");
     scale[0] = 1.0f / (float)(counted * steps);
     if (key) memcpy(key, (uint32_t[]){5, 6, (uint32_t)step, 0}, 16);
+    fill_hyper(t, index, 0);
 }
 
 double tiny_step(tiny *t, int step, float *norm) {
     int64_t steps = sn_options_int(t->recipe, "gradient_accumulation_steps");
     sn_pid loss = sn_job_find(t->job, "loss");
     memset(sn_run_persistent(t->run, loss), 0, 16);
+    int first = sn_job_role_index(t->job, SN_ROLE_TRAIN), update = sn_job_role_index(t->job, SN_ROLE_UPDATE);
     for (int64_t m = 0; m < steps; m++) {
-        const char *name = m ? "forward_backward_next" : "forward_backward";
-        tiny_fill(t, name, (t->one_batch ? 0 : step * 10) + (int)m, (int)m % 2);
-        assert_ok(sn_run_program(t->run, sn_job_graph_index(t->job, name), (int)m % 2));
+        int program = m ? sn_job_role_index(t->job, SN_ROLE_TRAIN_NEXT) : first;
+        tiny_fill(t, program, (t->one_batch ? 0 : step * 10) + (int)m, (int)m % 2);
+        fill_hyper(t, program, step);
+        assert_ok(sn_run_program(t->run, program, (int)m % 2));
     }
-    int update = sn_job_graph_index(t->job, "update");
-    float *hyper = sn_run_io(t->run, update, "hyper", 0, NULL);
-    memcpy(hyper, (float[]){1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1), 0, 0, 0}, 32);
-    assert_ok(sn_run_program(t->run, update, 0));
-    const float *clip = sn_run_io(t->run, update, "clip", 0, NULL);
+    if (update >= 0) {
+        fill_hyper(t, update, step);
+        assert_ok(sn_run_program(t->run, update, 0));
+    }
+    const float *clip = sn_run_io(t->run, update < 0 ? first : update, "clip", 0, NULL);
     if (norm) *norm = clip[2];
     const double *sum = sn_run_persistent(t->run, loss);
     return sum[0] / sum[1];

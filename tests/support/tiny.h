@@ -34,8 +34,8 @@ void tiny_close(tiny *t);
 /* A recipe with these options set: "lora=on lora_rank=4". */
 sn_options *tiny_recipe(const char *options);
 
-/* Fills the inputs of program `name` with the batch numbered `step`: packed rows of varied length, some labels -100. */
-void tiny_fill(tiny *t, const char *name, int step, int slot);
+/* Fills the inputs of a program, by its index, with the batch numbered `step`: packed rows of varied length, some labels -100. */
+void tiny_fill(tiny *t, int program, int step, int slot);
 
 /* Runs one whole optimizer step (all micro-batches, then the update). Returns the mean loss; *norm: gradient norm. */
 double tiny_step(tiny *t, int step, float *norm);
