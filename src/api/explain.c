@@ -12,7 +12,7 @@ static sn_status read_stage(const char *stage, const char **found) {
     if (!strncmp(stage, "after", 5) && (stage[5] == ' ' || stage[5] == ':')) stage += 6;
     names[n++] = "model";
     names[n++] = "program";
-    for (size_t i = 0; i < sn_n_passes; i++) names[n++] = sn_passes[i].name;
+    for (size_t i = 0; i < sn_n_passes; i++) names[n++] = sn_passes[i]->name;
     for (size_t i = 0; i < n; i++)
         if (!strcmp(stage, names[i])) {
             *found = names[i];

@@ -31,7 +31,7 @@ static sn_status unknown_verb(const char *name) {
 static bool verb_has_table(const sn_verb *verb, const sn_option_group *table) {
     if (sn_in_list(verb->groups, table->title)) return true;
     for (size_t i = 0; i < sn_n_passes && sn_in_list(verb->groups, "passes"); i++)
-        if (sn_passes[i].options == table) return true;
+        if (&sn_passes[i]->options == table) return true;
     return false;
 }
 

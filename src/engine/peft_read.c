@@ -11,10 +11,12 @@
 #include "tensor/convert.h"
 
 /* What must be absent, null, false or empty, because snug has no code for it. */
-static const char *const unsupported[] = {"use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform", "exclude_modules"};
+static const char *const unsupported[] = {"use_dora",      "modules_to_save",     "rank_pattern",
+                                          "alpha_pattern", "layers_to_transform", "exclude_modules"};
 
 static bool is_empty(const json_t *v) {
-    return !v || json_is_null(v) || json_is_false(v) || (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
+    return !v || json_is_null(v) || json_is_false(v) || (json_is_array(v) && !json_array_size(v)) ||
+           (json_is_object(v) && !json_object_size(v));
 }
 
 static sn_status set_number(sn_options *o, const char *key, const json_t *v, const char *path) {
@@ -47,14 +49,17 @@ static sn_status set_targets(sn_options *o, const json_t *v, const char *path) {
 
 static sn_status read_config(const json_t *root, const char *path, sn_options *o) {
     for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++)
-        if (!is_empty(json_object_get(root, unsupported[i]))) return sn_fail(SN_ERR_UNSUPPORTED, "%s: snug has no code for %s", path, unsupported[i]);
+        if (!is_empty(json_object_get(root, unsupported[i])))
+            return sn_fail(SN_ERR_UNSUPPORTED, "%s: snug has no code for %s", path, unsupported[i]);
     const char *type = json_string_value(json_object_get(root, "peft_type")), *bias = json_string_value(json_object_get(root, "bias"));
-    if (!type || strcmp(type, "LORA")) return sn_fail(SN_ERR_UNSUPPORTED, "%s: peft_type is %s, wanted LORA", path, type ? type : "missing");
+    if (!type || strcmp(type, "LORA"))
+        return sn_fail(SN_ERR_UNSUPPORTED, "%s: peft_type is %s, wanted LORA", path, type ? type : "missing");
     if (bias && strcmp(bias, "none")) return sn_fail(SN_ERR_UNSUPPORTED, "%s: bias is '%s', wanted none", path, bias);
     SN_TRY(set_number(o, "lora_rank", json_object_get(root, "r"), path));
     SN_TRY(set_number(o, "lora_alpha", json_object_get(root, "lora_alpha"), path));
     SN_TRY(set_targets(o, json_object_get(root, "target_modules"), path));
-    SN_TRY(sn_options_set(o, "use_rslora", json_is_true(json_object_get(root, "use_rslora")) ? "true" : "false", SN_FROM_COMMAND_LINE, path));
+    SN_TRY(
+        sn_options_set(o, "use_rslora", json_is_true(json_object_get(root, "use_rslora")) ? "true" : "false", SN_FROM_COMMAND_LINE, path));
     return sn_options_bool(o, "qlora") ? SN_OK : sn_options_set(o, "lora", "true", SN_FROM_COMMAND_LINE, path);
 }
 
@@ -107,12 +112,13 @@ static sn_status load_tensor(sn_run *run, const sn_job *job, const sn_st *st, si
     if (p == SN_NONE) return sn_fail(SN_ERR_FORMAT, "%s: tensor %s matches no module of this model and recipe", dir, t->name);
     const sn_persistent *e = &job->persistent[p];
     if (!sn_shape_equal(&t->shape, &e->shape))
-        return sn_fail(SN_ERR_SHAPE, "%s: tensor %s is %s, wanted %s (is --lora-rank the adapter's?)", dir, t->name, sn_shape_text(&t->shape, found),
-                       sn_shape_text(&e->shape, wanted));
+        return sn_fail(SN_ERR_SHAPE, "%s: tensor %s is %s, wanted %s (is --lora-rank the adapter's?)", dir, t->name,
+                       sn_shape_text(&t->shape, found), sn_shape_text(&e->shape, wanted));
     int64_t n = e->shape.d[0] * e->shape.d[1];
     char *raw = sn_alloc((size_t)t->bytes);
     float *values = sn_alloc((size_t)n * sizeof *values);
-    sn_status s = raw && values ? sn_st_read(st, t, 0, raw, (size_t)t->bytes) : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a tensor of %s", dir);
+    sn_status s =
+        raw && values ? sn_st_read(st, t, 0, raw, (size_t)t->bytes) : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a tensor of %s", dir);
     if (s == SN_OK) {
         sn_to_f32(t->dtype, raw, n, values);
         s = sn_from_f32(e->rest.form, values, n, sn_run_persistent(run, p));
@@ -139,7 +145,8 @@ sn_status sn_adapter_load(sn_run *run, const sn_job *job, const char *dir) {
     for (size_t p = 0; p < job->n_persistent; p++) wanted += job->persistent[p].adapter_of != SN_NONE;
     for (size_t i = 0; s == SN_OK && i < st.tensor_count; i++) s = load_tensor(run, job, &st, i, dir);
     if (s == SN_OK && st.tensor_count != wanted)
-        s = sn_fail(SN_ERR_FORMAT, "%s holds %zu tensors, this recipe's adapters have %zu (check --lora-target)", dir, st.tensor_count, wanted);
+        s = sn_fail(SN_ERR_FORMAT, "%s holds %zu tensors, this recipe's adapters have %zu (check --lora-target)", dir, st.tensor_count,
+                    wanted);
     sn_st_close(&st);
     return s;
 }

@@ -81,7 +81,8 @@ static size_t modules_of_leaf(const sn_model_config *c, const char *leaf) {
 /* The module of the weight that entry p is the first part of an adapter of. */
 static bool adapted_module(const sn_job *job, size_t p, char module[256]) {
     const sn_persistent *e = &job->persistent[p];
-    return e->adapter_of != SN_NONE && e->adapter_part == SN_ADAPTER_DOWN && module_of(job->persistent[e->adapter_of].name, ".weight", module);
+    return e->adapter_of != SN_NONE && e->adapter_part == SN_ADAPTER_DOWN &&
+           module_of(job->persistent[e->adapter_of].name, ".weight", module);
 }
 
 /* Appends target_modules: the leaf where all of its modules are adapted, else each module by its whole name. */

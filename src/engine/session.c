@@ -25,11 +25,6 @@ sn_status sn_session_plan(sn_session *s) {
     return sn_plan_make(s->job, &request, &s->plan);
 }
 
-static const char *human(uint64_t bytes, char text[32]) {
-    snprintf(text, 32, bytes >= 1 << 30 ? "%.2f GiB" : "%.1f MiB", (double)bytes / (bytes >= 1 << 30 ? 0x1p30 : 0x1p20));
-    return text;
-}
-
 uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
     if (!sn_options_given(recipe, "memory")) return sn_memory_free() / (uint64_t)ranks;
     sn_budget b = sn_options_budget(recipe, "memory");
@@ -39,11 +34,11 @@ uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
     const sn_bill *b = &s->plan->bill;
     uint64_t budget = sn_budget_bytes(recipe, s->cluster.mesh.size[SN_MESH_DP]);
-    char need[32], have[32], missing[32], largest[32];
+    char need[24], have[24], missing[24], largest[24];
     if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
     return sn_fail(SN_ERR_BUDGET, "the plan needs %s (%llu bytes), the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
-                   human(b->total, need), (unsigned long long)b->total, human(budget, have), human(b->total - budget, missing),
-                   (unsigned long long)(b->total - budget), b->peak_program, b->peak_op, b->largest[0].name, human(b->largest[0].bytes, largest));
+                   sn_bytes_text(b->total, need), (unsigned long long)b->total, sn_bytes_text(budget, have), sn_bytes_text(b->total - budget, missing),
+                   (unsigned long long)(b->total - budget), b->peak_program, b->peak_op, b->largest[0].name, sn_bytes_text(b->largest[0].bytes, largest));
 }
 
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm) {

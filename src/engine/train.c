@@ -192,12 +192,11 @@ static sn_status run_training(sn_training *t, const char *data) {
         t->recipe = t->own_recipe;
     }
     sn_options *fitted;
-    SN_TRY(sn_fit_training(t->model, t->recipe, &fitted));
+    SN_TRY(sn_fit_training(t->model, t->recipe, &t->session, &fitted));
     if (fitted) {
         sn_options_close(t->own_recipe);
         t->recipe = t->own_recipe = fitted;
     }
-    SN_TRY(sn_train_plan(t->model, t->recipe, NULL, &t->session));
     t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->session.cluster.mesh.size[SN_MESH_DP];
     if (t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, t->session.plan);
     t->ranks = t->session.cluster.mesh.size[SN_MESH_DP];

@@ -11,13 +11,13 @@
 
 static const sn_option options[] = {
     {.key = "lora", .kind = SN_OPTION_FLAG, .help = "train low-rank adapters, the base frozen"},
+    {.key = "qlora", .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
     {.key = "lora_rank", .aliases = "lora_r", .kind = SN_OPTION_INT, .default_text = "8", .metavar = "R", .help = "rank of the adapters"},
     {.key = "lora_alpha", .kind = SN_OPTION_FLOAT, .default_text = "16", .metavar = "A", .help = "scale alpha / rank"},
     {.key = "lora_dropout", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "P", .help = "dropout on the adapters' input"},
     {.key = "lora_target", .aliases = "target_modules", .kind = SN_OPTION_STRING, .default_text = "all-linear", .metavar = "NAMES",
      .help = "module names, comma-separated, or all-linear"},
     {.key = "use_rslora", .aliases = "rslora", .kind = SN_OPTION_FLAG, .help = "scale alpha / sqrt(rank)"}};
-const sn_option_group sn_lora_options = SN_OPTION_GROUP("LoRA", options);
 
 typedef struct lora {
     int64_t rank;
@@ -93,7 +93,7 @@ static sn_status adapt(sn_graph *g, sn_nid id, lora *l) {
     return g->status;
 }
 
-sn_status sn_pass_lora(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     if (!sn_options_bool(recipe, "lora") && !sn_options_bool(recipe, "qlora")) return SN_OK;
     lora l = {.rank = sn_options_int(recipe, "lora_rank"), .dropout = sn_options_float(recipe, "lora_dropout"), .targets = sn_options_string(recipe, "lora_target")};
@@ -117,3 +117,19 @@ sn_status sn_pass_lora(sn_job *job, const sn_options *recipe, const sn_cluster *
     }
     return l.matched ? SN_OK : sn_fail(SN_ERR_USAGE, "lora_target '%s' matches no module of this model", l.targets);
 }
+
+static bool decided(const sn_options *r) { return sn_options_bool(r, "lora") || sn_options_bool(r, "qlora") || sn_options_bool(r, "full"); }
+static bool with_full(const sn_options *r) {
+    return sn_options_bool(r, "full") && (sn_options_bool(r, "lora") || sn_options_bool(r, "qlora"));
+}
+
+static const sn_choice choices[] = {{"lora", "true", SN_CHOICE_LOSSY}, {"qlora", "true", SN_CHOICE_LOSSY}};
+static const sn_conflict conflicts[] = {{with_full, "--full trains every weight, --lora and --qlora freeze them: give one of the three"}};
+
+const sn_pass sn_pass_lora = {.name = "lora",
+                              .saves = "gradients and states of small factors only; the base stays frozen",
+                              .run = run,
+                              .options = SN_OPTION_GROUP("LoRA", options),
+                              SN_PASS_CHOICES(choices),
+                              .decided = decided,
+                              SN_PASS_CONFLICTS(conflicts)};
