@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "engine/train.h"
 
-/* "after lora", "after:lora" and "lora" are one; *found is model, program or the pass. */
+/* "after NAME", "after:NAME" and "NAME" are one; *found is model, program or the pass. */
 static sn_status read_stage(const char *stage, const char **found) {
     const char *names[64];
     size_t n = 0;

@@ -37,8 +37,12 @@ const char *sn_adapter_of(const snug_options *o) {
 }
 
 sn_status sn_generation_defaults(sn_options *recipe) {
-    SN_TRY(sn_options_set(recipe, "keep_quantised", "true", SN_FROM_DEFAULT, "keep_quantised"));
-    return sn_options_set(recipe, "activations", "q8", SN_FROM_DEFAULT, "activations");
+    for (size_t i = 0; i < sn_n_passes; i++)
+        for (size_t k = 0; k < sn_passes[i]->n_inference; k++) {
+            const sn_inference_option *o = &sn_passes[i]->inference[k];
+            if (o->generating) SN_TRY(sn_options_set(recipe, o->key, o->generating, SN_FROM_DEFAULT, o->key));
+        }
+    return SN_OK;
 }
 
 sn_status sn_take_adapter(const snug_options *o, sn_options **recipe) {

@@ -45,19 +45,22 @@ static bool advance(const search_space *s, candidate *c) {
     return c->divide <= s->rows;
 }
 
-/* Sets the candidate's kind. False where it is not worth planning: a choice is what the recipe says already, or forms and
- * micro-batches change and an exact choice is neither as it is nor the one that saves most. */
+/* Sets the candidate's kind. False where it is not worth planning: a choice is what the recipe says already, more than two
+ * forms change at once, or forms and micro-batches change and an exact choice is neither as it is nor the one that saves
+ * most. */
 static bool worth_planning(const search_space *s, const sn_options *recipe, candidate *c) {
     bool between = false;
+    int forms = 0;
     c->kind = c->divide > 1 ? SN_CHOICE_REORDERED : SN_CHOICE_EXACT;
     for (size_t i = 0; i < s->n; i++) {
         if (!c->taken[i]) continue;
         const sn_choice *choice = &s->passes[i]->choices[c->taken[i] - 1];
         if (sn_options_is(recipe, choice->key, choice->value)) return false;
         if (choice->kind > c->kind) c->kind = choice->kind;
+        forms += choice->kind == SN_CHOICE_LOSSY;
         between |= choice->kind == SN_CHOICE_EXACT && c->taken[i] < s->passes[i]->n_choices;
     }
-    return !(between && c->kind == SN_CHOICE_LOSSY && c->divide > 1);
+    return forms <= 2 && !(between && forms && c->divide > 1);
 }
 
 static void note(char *text, size_t size, const char *key, const char *value) {

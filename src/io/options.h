@@ -44,6 +44,7 @@ typedef struct sn_option {
     double least, most;  /* INT and FLOAT: allowed range, where has_* says so */
     bool has_least, has_most;
     bool hidden; /* not in the help */
+    bool often;  /* one that most users of its table want to see: short helps show it */
 } sn_option;
 
 typedef struct sn_option_group {

@@ -10,10 +10,10 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "lora", .kind = SN_OPTION_FLAG, .help = "train low-rank adapters, the base frozen"},
-    {.key = "qlora", .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
-    {.key = "lora_rank", .aliases = "lora_r", .kind = SN_OPTION_INT, .default_text = "8", .metavar = "R", .help = "rank of the adapters"},
-    {.key = "lora_alpha", .kind = SN_OPTION_FLOAT, .default_text = "16", .metavar = "A", .help = "scale alpha / rank"},
+    {.key = "lora", .often = true, .kind = SN_OPTION_FLAG, .help = "train low-rank adapters, the base frozen"},
+    {.key = "qlora", .often = true, .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
+    {.key = "lora_rank", .often = true, .aliases = "lora_r", .kind = SN_OPTION_INT, .default_text = "8", .metavar = "R", .help = "rank of the adapters"},
+    {.key = "lora_alpha", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "16", .metavar = "A", .help = "scale alpha / rank"},
     {.key = "lora_dropout", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "P", .help = "dropout on the adapters' input"},
     {.key = "lora_target", .aliases = "target_modules", .kind = SN_OPTION_STRING, .default_text = "all-linear", .metavar = "NAMES",
      .help = "module names, comma-separated, or all-linear"},

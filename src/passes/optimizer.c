@@ -12,11 +12,11 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "optimizer", .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,sgd", .default_text = "adamw", .help = "update rule"},
+    {.key = "optimizer", .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,sgd", .default_text = "adamw", .help = "update rule"},
     {.key = "adam_beta1", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment"},
     {.key = "adam_beta2", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment"},
     {.key = "adam_epsilon", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
-    {.key = "weight_decay", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
+    {.key = "weight_decay", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
     {.key = "momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
     {.key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
     {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};

@@ -10,7 +10,7 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "light", .metavar = "none|light|attention|every:k|all",
+    {.key = "recompute", .often = true, .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "light", .metavar = "none|light|attention|every:k|all",
      .help = "what backward computes again instead of keeping"}};
 
 typedef enum mode { NONE, LIGHT, ATTENTION, BLOCKS } mode;
