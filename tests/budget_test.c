@@ -108,6 +108,25 @@ static void fit_takes_exact_changes_first(void **state) {
     }
 }
 
+static void what_is_there_is_no_change(void **state) { /* nor is a choice that the recipe has made already */
+    (void)state;
+    static const char *const options[] = {"memory=100MiB cutoff_len=256 full=on recompute=all moment_dtype=bf16 precision=bf16",
+                                          "memory=100MiB cutoff_len=256 qlora=on recompute=all"};
+    for (size_t i = 0; i < 2; i++) {
+        sn_model m;
+        sn_session s;
+        sn_options *o = recipe_of(options[i]), *chosen;
+        assert_ok(sn_model_open("smollm2-135m", &m));
+        assert_int_equal(sn_fit_training(&m, o, &s, &chosen), SN_ERR_BUDGET);
+        assert_non_null(strstr(sn_error_text(), "no change that snug knows fits; the smallest is --"));
+        assert_null(strstr(sn_error_text(), "--recompute all"));
+        assert_null(strstr(sn_error_text(), "lora"));
+        assert_null(s.plan);
+        sn_options_close(o);
+        sn_model_close(&m);
+    }
+}
+
 static void large_shapes(void **state) {
     (void)state;
     uint64_t small = planned("llama-3.1-405b", "device=null cutoff_len=8 qlora=true"), full = planned("llama-3.1-405b", "device=null cutoff_len=8");
@@ -133,7 +152,8 @@ static void memory_never_grows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_with_the_bytes_missing), cmocka_unit_test(occupied_memory_is_not_free),
-        cmocka_unit_test(fit_takes_exact_changes_first),  cmocka_unit_test(large_shapes),
+        cmocka_unit_test(fit_takes_exact_changes_first),  cmocka_unit_test(what_is_there_is_no_change),
+         cmocka_unit_test(large_shapes),
         cmocka_unit_test(memory_never_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
