@@ -40,12 +40,13 @@ static uint64_t planned(const char *shape, const char *options) {
 static void refused_with_the_bytes_missing(void **state) {
     (void)state;
     sn_model m;
+    sn_session s;
     sn_options *chosen, *o = recipe_of("memory=1GiB cutoff_len=256");
     uint64_t need = planned("smollm2-135m", "cutoff_len=256"), resident = sn_peak_rss_bytes();
     (void)resident;
     char missing[32];
     assert_ok(sn_model_open("smollm2-135m", &m));
-    assert_int_equal(sn_fit_training(&m, o, &chosen), SN_ERR_BUDGET);
+    assert_int_equal(sn_fit_training(&m, o, &s, &chosen), SN_ERR_BUDGET);
     assert_null(chosen);
     snprintf(missing, sizeof missing, "%llu bytes", (unsigned long long)(need - (UINT64_C(1) << 30)));
     assert_non_null(strstr(sn_error_text(), missing));
@@ -89,16 +90,38 @@ static void fit_takes_exact_changes_first(void **state) {
         sn_session s;
         sn_options *o = recipe_of(cases[i].options), *chosen;
         assert_ok(sn_model_open("smollm2-135m", &m));
-        assert_ok(sn_fit_training(&m, o, &chosen));
+        assert_ok(sn_fit_training(&m, o, &s, &chosen));
+        uint64_t total = s.plan->bill.total; /* of what was chosen */
+        sn_session_close(&s);
+        assert_true(total <= sn_budget_bytes(o, 1));
         assert_int_equal(chosen != NULL, cases[i].key != NULL);
         if (chosen) {
             assert_ok(sn_train_plan(&m, chosen, NULL, &s));
-            assert_true(s.plan->bill.total <= sn_budget_bytes(o, 1));
+            assert_int_equal(s.plan->bill.total, total);
             sn_session_close(&s);
             if (!strcmp(cases[i].key, "lora")) assert_true(sn_options_bool(chosen, "lora") || sn_options_bool(chosen, "qlora"));
             else assert_int_equal(sn_options_int(chosen, cases[i].key), atoi(cases[i].value));
         }
         sn_options_close(chosen);
+        sn_options_close(o);
+        sn_model_close(&m);
+    }
+}
+
+static void what_is_there_is_no_change(void **state) { /* nor is a choice that the recipe has made already */
+    (void)state;
+    static const char *const options[] = {"memory=100MiB cutoff_len=256 full=on recompute=all moment_dtype=bf16 precision=bf16",
+                                          "memory=100MiB cutoff_len=256 qlora=on recompute=all"};
+    for (size_t i = 0; i < 2; i++) {
+        sn_model m;
+        sn_session s;
+        sn_options *o = recipe_of(options[i]), *chosen;
+        assert_ok(sn_model_open("smollm2-135m", &m));
+        assert_int_equal(sn_fit_training(&m, o, &s, &chosen), SN_ERR_BUDGET);
+        assert_non_null(strstr(sn_error_text(), "no change that snug knows fits; the smallest is --"));
+        assert_null(strstr(sn_error_text(), "--recompute all"));
+        assert_null(strstr(sn_error_text(), "lora"));
+        assert_null(s.plan);
         sn_options_close(o);
         sn_model_close(&m);
     }
@@ -129,7 +152,8 @@ static void memory_never_grows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_with_the_bytes_missing), cmocka_unit_test(occupied_memory_is_not_free),
-        cmocka_unit_test(fit_takes_exact_changes_first),  cmocka_unit_test(large_shapes),
+        cmocka_unit_test(fit_takes_exact_changes_first),  cmocka_unit_test(what_is_there_is_no_change),
+         cmocka_unit_test(large_shapes),
         cmocka_unit_test(memory_never_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

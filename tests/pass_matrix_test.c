@@ -219,8 +219,80 @@ static void illegal_pairs_are_refused(void **state) {
     }
 }
 
+static const sn_option *own_option(const sn_pass *p, const char *key) {
+    for (size_t i = 0; i < p->options.count; i++)
+        if (!strcmp(p->options.options[i].key, key)) return &p->options.options[i];
+    fail_msg("pass %s has no option %s of its own", p->name, key);
+    return NULL;
+}
+
+/* What other parts of snug do with a technique follows from its entry: it must hold together by itself. */
+static void entries_hold_together(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sn_n_passes; i++) {
+        const sn_pass *p = sn_passes[i];
+        sn_options *recipe = tiny_recipe("");
+        assert_non_null(p->run);
+        assert_true(p->saves && *p->saves);
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(p->name, sn_passes[k]->name);
+        if (p->decided) assert_false(p->decided(recipe)); /* nothing is said */
+        for (size_t k = 0; k < p->n_choices; k++) {
+            own_option(p, p->choices[k].key);
+            assert_ok(sn_options_set(recipe, p->choices[k].key, p->choices[k].value, SN_FROM_COMMAND_LINE, "test"));
+            assert_true(sn_options_is(recipe, p->choices[k].key, p->choices[k].value));
+            assert_ok(sn_passes_check(recipe)); /* a choice alone breaks nothing */
+        }
+        for (size_t k = 0; k < p->n_inference; k++) {
+            const sn_inference_option *o = &p->inference[k];
+            own_option(p, o->key);
+            const char *texts[] = {o->evaluating, o->generating};
+            for (int j = 0; j < 2; j++)
+                if (texts[j]) assert_ok(sn_options_set(recipe, o->key, texts[j], SN_FROM_COMMAND_LINE, "test"));
+        }
+        for (size_t k = 0; k < p->n_conflicts; k++) {
+            assert_non_null(p->conflicts[k].holds);
+            assert_true(p->conflicts[k].reason && *p->conflicts[k].reason);
+        }
+        sn_options_close(recipe);
+    }
+}
+
+/* The table, not the recipe, says what is trained and what an adapter's values belong to. */
+static void adapters_are_marked(void **state) {
+    (void)state;
+    static const struct {
+        const char *options;
+        bool adapters;
+    } cases[] = {{"", false}, {"full=on", false}, {"lora=on lora_rank=2 lora_alpha=6", true}, {"qlora=on lora_rank=2 lora_alpha=6 precision=bf16", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sn_model_config config = tiny_llama();
+        tiny t;
+        size_t parts[2] = {0};
+        tiny_open(&t, &config, cases[i].options, "cpu", false);
+        assert_int_equal(sn_job_trains_adapters(t.job), cases[i].adapters);
+        for (size_t p = 0; p < t.job->n_persistent; p++) {
+            const sn_persistent *e = &t.job->persistent[p];
+            if (e->adapter_of == SN_NONE) continue;
+            bool down = e->adapter_part == SN_ADAPTER_DOWN;
+            const sn_persistent *weight = &t.job->persistent[e->adapter_of];
+            parts[e->adapter_part]++;
+            assert_int_equal(weight->adapter_of, SN_NONE);
+            assert_int_equal(sn_job_adapter(t.job, e->adapter_of, e->adapter_part), p);
+            assert_int_equal(e->shape.d[!down], 2);
+            assert_int_equal(e->shape.d[down], weight->shape.d[down]);
+            assert_true(e->adapter_scale == 3);
+        }
+        assert_int_equal(parts[0] > 0, cases[i].adapters);
+        assert_int_equal(parts[0], parts[1]);
+        assert_int_equal(sn_job_adapter(t.job, SN_NONE, SN_ADAPTER_DOWN), SN_NONE);
+        tiny_close(&t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(entries_hold_together),
+        cmocka_unit_test(adapters_are_marked),
         cmocka_unit_test(triples_plan),
         cmocka_unit_test(pairs_learn),
         cmocka_unit_test(recompute_is_exact),

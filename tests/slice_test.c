@@ -30,7 +30,7 @@ static void open_on(fixture *f, const char *device) {
     sn_cluster cluster = {.mesh = f->job->mesh};
     assert_ok(sn_device_find(device, 2, &f->device));
     cluster.addresses = f->device.shape.addresses;
-    assert_ok(sn_pass_move(f->job, NULL, &cluster));
+    assert_ok(sn_pass_move.run(f->job, NULL, &cluster));
     assert_ok(sn_graph_verify(f->g));
     sn_plan_request request = {.device = f->device.shape, .reuse = true};
     assert_ok(sn_plan_make(f->job, &request, &f->plan));

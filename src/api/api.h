@@ -13,6 +13,8 @@ typedef struct sn_default {
     const char *key, *text;
 } sn_default;
 
+typedef enum sn_inference { SN_INFERENCE_NONE, SN_INFERENCE_EVALUATES, SN_INFERENCE_GENERATES } sn_inference;
+
 /* A verb: which options it has and what it changes about their defaults. Lists are comma-separated. */
 typedef struct sn_verb {
     const char *name, *about;
@@ -20,8 +22,9 @@ typedef struct sn_verb {
     const sn_option_group *own; /* options of this verb alone; may be NULL */
     const char *groups;         /* titles of the engine's tables that it has all of; "passes": the tables of all passes */
     const char *keys;           /* further options of the engine's tables */
-    const char *often;          /* those that the short help shows, in order; NULL: all */
+    const char *often;          /* those that the short help shows, in order; "passes": what passes show; NULL: all */
     const sn_default *defaults; /* ends with a NULL key */
+    sn_inference inference;     /* whether it has the options of passes that matter without training, and their defaults */
 } sn_verb;
 
 extern const sn_verb sn_verbs[];
@@ -56,7 +59,7 @@ sn_status sn_hand_out(sn_str *s, char **out);
 /* The option's path of an adapter, or NULL. */
 const char *sn_adapter_of(const snug_options *o);
 
-/* keep_quantised and activations as verb generate has them, where nothing else was said. */
+/* The defaults of a verb that generates for the options of passes, where nothing else was said. */
 sn_status sn_generation_defaults(sn_options *recipe);
 
 /* Replaces the recipe by one with the rank, scale and targets of the options' adapter, if there is one. */

@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "engine/train.h"
 
-/* "after lora", "after:lora" and "lora" are one; *found is model, program or the pass. */
+/* "after NAME", "after:NAME" and "NAME" are one; *found is model, program or the pass. */
 static sn_status read_stage(const char *stage, const char **found) {
     const char *names[64];
     size_t n = 0;
@@ -12,7 +12,7 @@ static sn_status read_stage(const char *stage, const char **found) {
     if (!strncmp(stage, "after", 5) && (stage[5] == ' ' || stage[5] == ':')) stage += 6;
     names[n++] = "model";
     names[n++] = "program";
-    for (size_t i = 0; i < sn_n_passes; i++) names[n++] = sn_passes[i].name;
+    for (size_t i = 0; i < sn_n_passes; i++) names[n++] = sn_passes[i]->name;
     for (size_t i = 0; i < n; i++)
         if (!strcmp(stage, names[i])) {
             *found = names[i];

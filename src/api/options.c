@@ -31,8 +31,16 @@ static sn_status unknown_verb(const char *name) {
 static bool verb_has_table(const sn_verb *verb, const sn_option_group *table) {
     if (sn_in_list(verb->groups, table->title)) return true;
     for (size_t i = 0; i < sn_n_passes && sn_in_list(verb->groups, "passes"); i++)
-        if (sn_passes[i].options == table) return true;
+        if (&sn_passes[i]->options == table) return true;
     return false;
+}
+
+/* The entry of a pass's option that matters without training; NULL: it has none. */
+static const sn_inference_option *inference_option(const char *key) {
+    for (size_t i = 0; i < sn_n_passes; i++)
+        for (size_t k = 0; k < sn_passes[i]->n_inference; k++)
+            if (!strcmp(sn_passes[i]->inference[k].key, key)) return &sn_passes[i]->inference[k];
+    return NULL;
 }
 
 /* Copies a table with the verb's defaults; hides what the verb lacks. */
@@ -44,7 +52,10 @@ static sn_status copy_table(const sn_verb *verb, const sn_option_group *from, bo
         options[i] = from->options[i];
         for (const sn_default *d = verb->defaults; d->key; d++)
             if (!strcmp(d->key, options[i].key)) options[i].default_text = d->text;
-        if (!whole && !verb_has_table(verb, from) && !sn_in_list(verb->keys, options[i].key)) options[i].hidden = true;
+        const sn_inference_option *o = verb->inference == SN_INFERENCE_NONE ? NULL : inference_option(options[i].key);
+        const char *text = !o ? NULL : verb->inference == SN_INFERENCE_GENERATES ? o->generating : o->evaluating;
+        if (text) options[i].default_text = text;
+        if (!whole && !o && !verb_has_table(verb, from) && !sn_in_list(verb->keys, options[i].key)) options[i].hidden = true;
     }
     return SN_OK;
 }
@@ -163,20 +174,39 @@ bool snug_options_given(const snug_options *o, const char *key) {
 
 enum { HELP_WIDTH = 100, MOST_OFTEN = 48 };
 
+typedef struct often_list {
+    sn_option options[MOST_OFTEN];
+    size_t n;
+} often_list;
+
+static void show_often(often_list *list, const sn_option *option) {
+    if (list->n < MOST_OFTEN) list->options[list->n++] = *option;
+}
+
+/* What passes show: the options that are often wanted in training, or all that matter without it. */
+static void show_passes(const snug_options *o, often_list *list) {
+    for (size_t i = 0; i < sn_n_passes; i++)
+        for (size_t k = 0; k < sn_passes[i]->options.count; k++) {
+            const sn_option *option = &sn_passes[i]->options.options[k];
+            bool shown = o->verb->inference == SN_INFERENCE_NONE ? option->often : inference_option(option->key) != NULL;
+            if (shown) show_often(list, sn_options_find(o->store, option->key)->option);
+        }
+}
+
 /* The options of verb->often in that order, as a table of their own. */
 static sn_status short_help(const snug_options *o, sn_str *out) {
-    sn_option often[MOST_OFTEN];
-    size_t n = 0;
-    for (const char *at = o->verb->often; *at && n < MOST_OFTEN;) {
+    often_list list = {.n = 0};
+    for (const char *at = o->verb->often; *at;) {
         size_t length = strcspn(at, ",");
         char key[64];
         snprintf(key, sizeof key, "%.*s", (int)length, at);
         const sn_option_slot *slot = sn_options_find(o->store, key);
-        if (!slot) return sn_fail(SN_ERR_INTERNAL, "verb %s lists option %s, which no table has", o->verb->name, key);
-        often[n++] = *slot->option;
+        if (!strcmp(key, "passes")) show_passes(o, &list);
+        else if (!slot) return sn_fail(SN_ERR_INTERNAL, "verb %s lists option %s, which no table has", o->verb->name, key);
+        else show_often(&list, slot->option);
         at += length + (at[length] == ',');
     }
-    const sn_option_group table = {"Options", often, n}, *groups[] = {&table};
+    const sn_option_group table = {"Options", list.options, list.n}, *groups[] = {&table};
     sn_options *store;
     SN_TRY(sn_options_open(groups, 1, &store));
     sn_options_help(store, NULL, HELP_WIDTH, out);

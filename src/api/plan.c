@@ -5,8 +5,8 @@
 #include "api/api.h"
 #include "base/bytes.h"
 #include "base/mem.h"
-#include "engine/adapter.h"
 #include "engine/fit.h"
+#include "engine/peft.h"
 #include "engine/train.h"
 
 _Static_assert((int)SNUG_TIERS == (int)SN_TIER_COUNT && (int)SNUG_CLASSES == (int)SN_CLASS_COUNT, "snug.h's counts");
@@ -37,8 +37,12 @@ const char *sn_adapter_of(const snug_options *o) {
 }
 
 sn_status sn_generation_defaults(sn_options *recipe) {
-    SN_TRY(sn_options_set(recipe, "keep_quantised", "true", SN_FROM_DEFAULT, "keep_quantised"));
-    return sn_options_set(recipe, "activations", "q8", SN_FROM_DEFAULT, "activations");
+    for (size_t i = 0; i < sn_n_passes; i++)
+        for (size_t k = 0; k < sn_passes[i]->n_inference; k++) {
+            const sn_inference_option *o = &sn_passes[i]->inference[k];
+            if (o->generating) SN_TRY(sn_options_set(recipe, o->key, o->generating, SN_FROM_DEFAULT, o->key));
+        }
+    return SN_OK;
 }
 
 sn_status sn_take_adapter(const snug_options *o, sn_options **recipe) {
@@ -65,13 +69,14 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
         s = sn_take_adapter(o, &recipe);
         if (s == SN_OK && sn_options_given(recipe, "fit")) {
             sn_options *fitted;
-            s = sn_fit_training(&m->model, recipe, &fitted);
+            s = sn_fit_training(&m->model, recipe, &p->session, &fitted);
             if (fitted) {
                 sn_options_close(recipe);
                 recipe = fitted;
             }
+        } else if (s == SN_OK) {
+            s = sn_train_plan(&m->model, recipe, NULL, &p->session);
         }
-        if (s == SN_OK) s = sn_train_plan(&m->model, recipe, NULL, &p->session);
     }
     if (s == SN_OK) sn_bill_out(p->session.plan, recipe, &p->bill);
     sn_options_close(recipe);

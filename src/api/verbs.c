@@ -87,46 +87,44 @@ static const sn_option_group explain_own = SN_OPTION_GROUP("Explain", explain_ta
 static const sn_option probe_table[] = {{.key = "again", .kind = SN_OPTION_FLAG, .help = "measure anew"}};
 static const sn_option_group probe_own = SN_OPTION_GROUP("Probe", probe_table);
 
-static const sn_default quantised[] = {{"keep_quantised", "true"}, {"activations", "q8"}, {0}};
-static const sn_default windows[] = {{"keep_quantised", "true"}, {"ctx_size", "512"}, {0}};
+static const sn_default windows[] = {{"ctx_size", "512"}, {0}};
 static const sn_default none[] = {{0}};
 
 #define TRAINING_GROUPS "Training,Machine,Learning rate,passes"
 #define SAMPLING "max_tokens,temperature,top_k,top_p,min_p,repetition_penalty,seed"
-#define MODEL_FORM "keep_quantised,activations,precision"
 
 const sn_verb sn_verbs[] = {
-    {"pull", "get a named model into the store", "NAME [--from FILE]", &pull_own, "", "", NULL, none},
-    {"list", "named and pulled models", "", NULL, "", "", NULL, none},
-    {"show", "what is in a model", "MODEL", NULL, "", "", NULL, none},
-    {"rm", "remove a pulled model", "NAME", NULL, "", "", NULL, none},
+    {"pull", "get a named model into the store", "NAME [--from FILE]", &pull_own, "", "", NULL, none, SN_INFERENCE_NONE},
+    {"list", "named and pulled models", "", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
+    {"show", "what is in a model", "MODEL", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
+    {"rm", "remove a pulled model", "NAME", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
     {"plan", "what a job will take, before it takes it", "MODEL [options of the job]", &plan_own, TRAINING_GROUPS ",Generation", "",
-     "for,memory,html,full,lora,qlora,lora_rank,precision,optimizer,moment_dtype,recompute,per_device_train_batch_size,cutoff_len,"
-     "gradient_accumulation_steps,ctx_size,kv_cache_dtype,activations,adapter,thread_ranks,device,recipe,json,help,help_all",
-     none},
+     "for,memory,html,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,kv_cache_dtype,adapter,thread_ranks,device,recipe,json,"
+     "help,help_all",
+     none, SN_INFERENCE_NONE},
     {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS, "data",
-     "data,out,memory,full,lora,qlora,lora_rank,lora_alpha,precision,optimizer,recompute,per_device_train_batch_size,"
-     "gradient_accumulation_steps,cutoff_len,packing,max_steps,num_train_epochs,learning_rate,lr_scheduler_type,warmup_steps,weight_decay,"
-     "save_steps,resume,adapter,seed,threads,recipe,json,help,help_all",
-     none},
+     "data,out,memory,full,passes,per_device_train_batch_size,cutoff_len,packing,max_steps,num_train_epochs,learning_rate,"
+     "lr_scheduler_type,warmup_steps,save_steps,resume,adapter,seed,threads,recipe,json,help,help_all",
+     none, SN_INFERENCE_NONE},
     {"merge", "add an adapter to its model, or convert a model", "MODEL [--adapter DIR] --out PATH", &merge_own, "", "adapter,threads",
-     NULL, none},
-    {"generate", "continue a text", "MODEL -p TEXT", &generate_own, "Generation,Machine", "adapter,seed," MODEL_FORM,
-     "prompt,file," SAMPLING ",ctx_size,kv_cache_dtype,activations,adapter,memory,threads,recipe,json,verbose,help,help_all", quantised},
-    {"chat", "talk with a model", "MODEL [-p TEXT]", &chat_own, "Generation,Machine", "adapter,seed," MODEL_FORM,
-     "prompt,system," SAMPLING ",ctx_size,kv_cache_dtype,activations,adapter,memory,threads,recipe,json,verbose,help,help_all", quantised},
-    {"eval", "perplexity and logits of a text", "MODEL --data FILE", NULL, "Evaluation,Machine", "ctx_size,adapter," MODEL_FORM,
-     "data,ctx_size,stride,dump_logits,activations,precision,adapter,memory,threads,recipe,json,verbose,help,help_all", windows},
-    {"bench", "tokens a second of prompt and decode", "MODEL", &bench_own, "Machine", "kv_cache_dtype,adapter," MODEL_FORM,
-     "prompt,decode,repetitions,activations,kv_cache_dtype,memory,threads,recipe,json,verbose,help,help_all", quantised},
-    {"tokenize", "text to token ids", "MODEL --data FILE", &tokenize_own, "", "data", NULL, none},
-    {"detokenize", "token ids to text", "MODEL --data FILE | MODEL ID...", NULL, "", "data", NULL, none},
+     NULL, none, SN_INFERENCE_NONE},
+    {"generate", "continue a text", "MODEL -p TEXT", &generate_own, "Generation,Machine", "adapter,seed",
+     "prompt,file," SAMPLING ",ctx_size,kv_cache_dtype,passes,adapter,memory,threads,recipe,json,verbose,help,help_all", none,
+     SN_INFERENCE_GENERATES},
+    {"chat", "talk with a model", "MODEL [-p TEXT]", &chat_own, "Generation,Machine", "adapter,seed",
+     "prompt,system," SAMPLING ",ctx_size,kv_cache_dtype,passes,adapter,memory,threads,recipe,json,verbose,help,help_all", none,
+     SN_INFERENCE_GENERATES},
+    {"eval", "perplexity and logits of a text", "MODEL --data FILE", NULL, "Evaluation,Machine", "ctx_size,adapter",
+     "data,ctx_size,stride,dump_logits,passes,adapter,memory,threads,recipe,json,verbose,help,help_all", windows, SN_INFERENCE_EVALUATES},
+    {"bench", "tokens a second of prompt and decode", "MODEL", &bench_own, "Machine", "kv_cache_dtype,adapter",
+     "prompt,decode,repetitions,passes,kv_cache_dtype,memory,threads,recipe,json,verbose,help,help_all", none, SN_INFERENCE_GENERATES},
+    {"tokenize", "text to token ids", "MODEL --data FILE", &tokenize_own, "", "data", NULL, none, SN_INFERENCE_NONE},
+    {"detokenize", "token ids to text", "MODEL --data FILE | MODEL ID...", NULL, "", "data", NULL, none, SN_INFERENCE_NONE},
     {"explain", "a job's graphs and programs as text", "MODEL [options of the job]", &explain_own, TRAINING_GROUPS ",Generation", "",
-     "for,stage,program,full,lora,qlora,precision,optimizer,recompute,per_device_train_batch_size,cutoff_len,"
-     "gradient_accumulation_steps,ctx_size,activations,thread_ranks,device,recipe,help,help_all",
-     none},
-    {"probe", "what this machine can do at most", "", &probe_own, "", "threads", NULL, none},
-    {"version", "snug's version", "", NULL, "", "", NULL, none},
+     "for,stage,program,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,thread_ranks,device,recipe,help,help_all", none,
+     SN_INFERENCE_NONE},
+    {"probe", "what this machine can do at most", "", &probe_own, "", "threads", NULL, none, SN_INFERENCE_NONE},
+    {"version", "snug's version", "", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
 };
 const size_t sn_n_verbs = sizeof sn_verbs / sizeof sn_verbs[0];
 

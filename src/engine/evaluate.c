@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/adapter.h"
+#include "engine/peft.h"
 #include "io/safetensors.h"
 
 static const sn_option evaluation_options[] = {

@@ -1,16 +1,17 @@
-/* Everything that leaves snug as model files: PEFT adapters, Hugging Face folders, GGUF files, merged models.
+/* Models that leave snug as files: Hugging Face folders, GGUF files, merged models. (Adapters by themselves: peft.h.)
  *
  * Files appear under their names only when they are whole: each is written under a temporary name, fsynced and renamed.
  * Values go through SN_STAGING_BYTES (of the run's transient arena, or allocated when there is no run); no tensor is whole
  * in memory besides the run's own arenas and the two factors of one adapted module.
  *
  * A trained value is written from its f32 master where the run has one. A frozen value is read from the model's own files
- * again: what was not trained leaves with the bits it came with. Where a run or an adapter has LoRA factors, W + scale * B A
+ * again: what was not trained leaves with the bits it came with. Where an adapter stands beside a weight, W + scale * B A
  * is written, computed in f32 on the (dequantised) base; the log names the base's form. Tied embeddings stay tied, unless an
  * adapter changes lm_head alone: then the model is written untied. */
 #ifndef SN_ENGINE_EXPORT_H
 #define SN_ENGINE_EXPORT_H
 
+#include "engine/peft.h"
 #include "engine/session.h"
 
 /* Form of the matrices of an exported model; SN_FORM_SOURCE: each tensor as in the file it came from. */
@@ -25,21 +26,16 @@ typedef struct sn_export_report {
     uint64_t adapted;                  /* tensors that an adapter was added to */
 } sn_export_report;
 
-/* Writes out_dir/adapter_config.json and out_dir/adapter_model.safetensors (F32) of a run with LoRA, as PEFT 0.21 reads
- * them. `base` is written as base_model_name_or_path. target_modules are leaf names ("q_proj") where every module of that
- * name is adapted, whole module names otherwise. SN_ERR_USAGE when the run has no adapters. */
-sn_status sn_export_adapter(const sn_session *s, const sn_options *recipe, const char *base, const char *out_dir);
-
 /* Writes a Hugging Face folder of a run's model: config.json, model.safetensors (shards above 5 GB), generation_config.json,
  * and the tokenizer: its files copied when the model is a folder, made from a GGUF's keys otherwise. form: f32, f16, bf16,
  * or SN_FORM_SOURCE, where a quantised tensor becomes f32. SN_ERR_USAGE when out_dir is the model's own folder. */
-sn_status sn_export_hf(const sn_session *s, const sn_options *recipe, const char *out_dir, int form, sn_export_report *report);
+sn_status sn_export_hf(const sn_session *s, const char *out_dir, int form, sn_export_report *report);
 
 /* Writes a GGUF of a run's model; metadata copied from the model's GGUF, or made from its config and tokenizer. Norms,
  * biases and positions are f32 in every form. With a form of less than 8 bits the embedding that is the output matrix, or
  * the output matrix, is q8_0. A tensor whose rows are no whole number of blocks becomes f16; a tensor that changed and
  * whose source form has no encoder becomes q8_0 (or f16). Both are counted, named in one warning, and reported. */
-sn_status sn_export_gguf(const sn_session *s, const sn_options *recipe, const char *path, int form, sn_export_report *report);
+sn_status sn_export_gguf(const sn_session *s, const char *path, int form, sn_export_report *report);
 
 /* The same of a model without a run, with a PEFT adapter added (adapter NULL: a conversion). `out` is a GGUF when `gguf`,
  * else a folder. threads >= 1. report may be NULL here and above. */

@@ -1,41 +1,12 @@
 /* Which values an export writes, and where each comes from. */
-#include <math.h>
 #include <string.h>
 
-#include <stdio.h>
-
-#include "base/file.h"
 #include "base/log.h"
-#include "engine/adapter.h"
 #include "engine/export_values.h"
-#include "io/safetensors.h"
 
-static bool factor_exists(const sn_export *v, const char *hf, const char *which) {
-    char name[320];
-    size_t n = strlen(hf), end = strlen(".weight");
-    if (n < end || strcmp(hf + n - end, ".weight")) return false;
-    snprintf(name, sizeof name, "base_model.model.%.*s.lora_%s.weight", (int)(n - end), hf, which);
-    if (v->has_adapter) return sn_st_find(&v->adapter, name) != NULL;
-    return v->session && sn_job_find(v->session->job, name) != SN_NONE;
-}
-
-static float lora_scale(const sn_options *recipe) {
-    double alpha = sn_options_float(recipe, "lora_alpha"), rank = (double)sn_options_int(recipe, "lora_rank");
-    return (float)(sn_options_bool(recipe, "use_rslora") ? alpha / sqrt(rank) : alpha / rank);
-}
-
-static sn_status open_adapter(sn_export *v, const char *dir) {
-    sn_options *plain;
-    SN_TRY(sn_recipe_new(&plain));
-    sn_status s = sn_adapter_recipe(dir, plain, &v->own_recipe);
-    sn_options_close(plain);
-    SN_TRY(s);
-    v->recipe = v->own_recipe;
-    char *path = sn_path_join(dir, "adapter_model.safetensors");
-    s = path ? sn_st_open(path, &v->adapter) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
-    sn_free(path);
-    v->has_adapter = s == SN_OK;
-    return s;
+static bool has_part(const sn_export *v, const char *weight, sn_adapter_part part) {
+    if (v->has_adapter) return sn_adapter_find(&v->adapter, weight, part) != NULL;
+    return v->session && sn_job_adapter(v->session->job, sn_job_find(v->session->job, weight), part) != SN_NONE;
 }
 
 /* Where the item's values come from; false when the model has no such tensor of its own. */
@@ -58,7 +29,7 @@ static sn_status list_items(sn_export *v) {
     for (size_t i = 0; i < count; i++) {
         sn_export_item *item = &v->items[v->count];
         sn_model_name_at(v->model->config, i, &item->name);
-        bool a = factor_exists(v, item->name.hf, "A"), b = factor_exists(v, item->name.hf, "B");
+        bool a = has_part(v, item->name.hf, SN_ADAPTER_DOWN), b = has_part(v, item->name.hf, SN_ADAPTER_UP);
         if (a != b) return sn_fail(SN_ERR_FORMAT, "%s: the adapter has one factor only", item->name.hf);
         item->adapted = a;
         if (a && item->name.shape.rank != 2) return sn_fail(SN_ERR_UNSUPPORTED, "%s: an adapter on a vector", item->name.hf);
@@ -75,9 +46,9 @@ static sn_status list_items(sn_export *v) {
         item->form = sn_export_source_form(v, item);
         v->count++;
     }
-    if (v->has_adapter && 2 * used != v->adapter.tensor_count)
+    if (v->has_adapter && 2 * used != v->adapter.tensors.tensor_count)
         return sn_fail(SN_ERR_UNSUPPORTED, "the adapter has %zu tensors, %zu of them factors of this model's modules",
-                       v->adapter.tensor_count, 2 * used);
+                       v->adapter.tensors.tensor_count, 2 * used);
     return SN_OK;
 }
 
@@ -110,12 +81,11 @@ static void tell_base(const sn_export *v) {
     sn_str_free(&text);
 }
 
-sn_status sn_export_open(sn_export *v, const sn_model *model, const sn_session *session, const sn_options *recipe, const char *adapter,
-                         int threads) {
-    *v = (sn_export){.model = model, .session = session, .recipe = recipe, .config = *model->config};
-    sn_status s = adapter ? open_adapter(v, adapter) : SN_OK;
+sn_status sn_export_open(sn_export *v, const sn_model *model, const sn_session *session, const char *adapter, int threads) {
+    *v = (sn_export){.model = model, .session = session, .config = *model->config};
+    sn_status s = adapter ? sn_adapter_open(adapter, &v->adapter) : SN_OK;
+    v->has_adapter = adapter && s == SN_OK;
     if (s == SN_OK && !session && !model->has_weights) s = sn_fail(SN_ERR_USAGE, "%s has no weights to export", model->path);
-    if (s == SN_OK && v->recipe) v->scale = lora_scale(v->recipe);
     if (s == SN_OK) s = list_items(v);
     if (s == SN_OK) s = open_staging(v, threads);
     if (s == SN_OK) tell_base(v);
@@ -128,7 +98,6 @@ void sn_export_close(sn_export *v) {
     sn_team_close(v->own_team);
     sn_free(v->own_stage);
     sn_free(v->items);
-    sn_st_close(&v->adapter);
-    sn_options_close(v->own_recipe);
+    sn_adapter_close(&v->adapter);
     *v = (sn_export){0};
 }

@@ -201,8 +201,8 @@ static void trained_values_leave(void **state) {
             bool values = i % 2 ? strstr(e->name, ".master") != NULL : e->class_of == SN_CLASS_WEIGHTS;
             if (values) test_fill(sn_run_persistent(s.run, (sn_pid)p), (size_t)s.plan->persistent[p].bytes / sizeof(float), (uint32_t)p, 1);
         }
-        assert_ok(sn_export_hf(&s, recipe, in_root("full"), SN_F32, NULL));
-        assert_ok(sn_export_gguf(&s, recipe, in_root("full.gguf"), SN_F32, NULL));
+        assert_ok(sn_export_hf(&s, in_root("full"), SN_F32, NULL));
+        assert_ok(sn_export_gguf(&s, in_root("full.gguf"), SN_F32, NULL));
         assert_ok(sn_model_files_open(in_root("full"), &hf));
         assert_ok(sn_model_files_open(in_root("full.gguf"), &gguf));
         for (size_t t = 0; t < hf.tensor_count; t++) {

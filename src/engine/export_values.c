@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/adapter.h"
-#include "io/safetensors.h"
 #include "tensor/convert.h"
 
 enum { GATHER_BYTES = 16384 }; /* of a piece of a stored row: 256-element blocks at both ends */
@@ -185,20 +183,21 @@ static void drop_delta(sn_export *v) {
     v->delta = (sn_export_delta){0};
 }
 
-/* One factor as f32: where it lies in the run, or a copy. */
-static sn_status read_factor(sn_export *v, const char *which, int64_t rows, int64_t columns, float **owned, const float **out,
-                             int64_t *rank) {
-    char name[320], found[96];
-    size_t module = strlen(v->item->name.hf) - strlen(".weight");
-    snprintf(name, sizeof name, "base_model.model.%.*s.lora_%s.weight", (int)module, v->item->name.hf, which);
-    const sn_st_tensor *t = v->has_adapter ? sn_st_find(&v->adapter, name) : NULL;
-    sn_pid p = v->has_adapter ? SN_NONE : sn_job_find(v->session->job, name);
-    if (!t && p == SN_NONE) return sn_fail(SN_ERR_FORMAT, "the adapter has no tensor %s", name);
+/* One part as f32: where it lies in the run, or a copy. *rank 0: not known yet. */
+static sn_status read_part(sn_export *v, sn_adapter_part part, int64_t rows, int64_t columns, float **owned, const float **out, int64_t *rank) {
+    const char *weight = v->item->name.hf;
+    char file_name[SN_ADAPTER_NAME], found[96];
+    const sn_st_tensor *t = v->has_adapter ? sn_adapter_find(&v->adapter, weight, part) : NULL;
+    sn_pid p = v->has_adapter ? SN_NONE : sn_job_adapter(v->session->job, sn_job_find(v->session->job, weight), part);
+    if (!t && p == SN_NONE) return sn_fail(SN_ERR_INTERNAL, "%s: a part of its adapter is gone", weight);
+    const char *name = t ? (sn_adapter_tensor_name(weight, part, file_name) ? file_name : weight) : v->session->job->persistent[p].name;
+    if (p != SN_NONE) v->delta.scale = v->session->job->persistent[p].adapter_scale;
+    else v->delta.scale = v->adapter.scale;
     const sn_shape *shape = t ? &t->shape : &v->session->job->persistent[p].shape;
-    if (*rank == 0 && shape->rank == 2) *rank = shape->d[which[0] == 'B'];
+    if (*rank == 0 && shape->rank == 2) *rank = shape->d[part == SN_ADAPTER_UP];
     sn_shape wanted = sn_shape_of(rows ? rows : *rank, columns ? columns : *rank);
     if (!sn_shape_equal(shape, &wanted) || *rank < 1)
-        return sn_fail(SN_ERR_SHAPE, "%s is %s: it does not fit %s", name, sn_shape_text(shape, found), v->item->name.hf);
+        return sn_fail(SN_ERR_SHAPE, "%s is %s: it does not fit %s", name, sn_shape_text(shape, found), weight);
     const char *data = NULL;
     sn_dtype form = t ? t->dtype : SN_F32;
     if (!t) SN_TRY(run_value(v, p, &data, &form));
@@ -210,7 +209,7 @@ static sn_status read_factor(sn_export *v, const char *which, int64_t rows, int6
     *out = *owned;
     for (int64_t at = 0; at < n;) {
         int64_t m = n - at < (int64_t)(v->stage_bytes / 4) ? n - at : (int64_t)(v->stage_bytes / 4);
-        if (t) SN_TRY(sn_st_read(&v->adapter, t, (uint64_t)at * size, v->stage, (size_t)m * size));
+        if (t) SN_TRY(sn_st_read(&v->adapter.tensors, t, (uint64_t)at * size, v->stage, (size_t)m * size));
         sn_to_f32(form, t ? v->stage : data + (size_t)at * size, m, *owned + at);
         at += m;
     }
@@ -226,9 +225,8 @@ sn_status sn_export_begin(sn_export *v, size_t index) {
     if (!item->adapted) return SN_OK;
     bool conv1d = item->name.transposed; /* the folder's weight is [in,out] */
     int64_t in = item->name.shape.d[!conv1d], out = item->name.shape.d[conv1d], rank = 0;
-    SN_TRY(read_factor(v, "A", 0, in, &d->owned[0], &a, &rank));
-    SN_TRY(read_factor(v, "B", out, 0, &d->owned[1], &b, &rank));
-    d->scale = v->scale;
+    SN_TRY(read_part(v, SN_ADAPTER_DOWN, 0, in, &d->owned[0], &a, &rank));
+    SN_TRY(read_part(v, SN_ADAPTER_UP, out, 0, &d->owned[1], &b, &rank));
     d->rank = rank;
     if (conv1d == item->flipped) { /* rows are of [out,in]: row o of B times A */
         d->coefficient = b;

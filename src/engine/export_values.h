@@ -33,11 +33,8 @@ typedef struct sn_export_delta {
 typedef struct sn_export {
     const sn_model *model;
     const sn_session *session; /* may be NULL */
-    const sn_options *recipe;  /* of the session, or the adapter's */
-    sn_options *own_recipe;
-    sn_st adapter;
-    bool has_adapter; /* an adapter's files, else the session's own LoRA values */
-    float scale;
+    sn_adapter adapter;
+    bool has_adapter; /* an adapter's files, else the session's own adapters */
     sn_model_config config; /* as it is written; owns nothing */
     sn_export_item *items;
     size_t count;
@@ -50,8 +47,7 @@ typedef struct sn_export {
 } sn_export;
 
 /* session may be NULL, adapter (a folder) too. Threads: of a team of its own when there is no session. */
-sn_status sn_export_open(sn_export *v, const sn_model *model, const sn_session *session, const sn_options *recipe, const char *adapter,
-                         int threads);
+sn_status sn_export_open(sn_export *v, const sn_model *model, const sn_session *session, const char *adapter, int threads);
 void sn_export_close(sn_export *v);
 
 /* The form of the item where it comes from, f32 for a value of the run without a file. */

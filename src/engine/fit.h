@@ -4,12 +4,13 @@
 
 #include "engine/session.h"
 
-/* Plans the training job of `recipe`; when it is over the budget and `fit` is on or any, looks for the cheapest change:
- * bit-exact ones first (recomputation), then the same step in smaller micro-batches, then, with any, other forms
- * (moments, 16-bit precision, LoRA, QLoRA). Among the candidates of the first kind that has one that fits, the fastest
- * by op costs and the machine's probe is taken. *chosen is the changed recipe (sn_options_close), or NULL when nothing was
- * changed; what was chosen, and the next two, are logged. SN_ERR_BUDGET when nothing fits, or when fit is off: the message
- * has the bytes missing and the cheapest change that would fit. */
-sn_status sn_fit_training(sn_model *model, const sn_options *recipe, sn_options **chosen);
+/* Plans the training job of `recipe` into *session; when it is over the budget and `fit` is on or any, looks for the
+ * cheapest change among the products of the passes' choices (passes/pass.h) and smaller micro-batches: bit-exact ones
+ * first, then the same step in smaller micro-batches, then, with any, other forms. Among the candidates of the first kind
+ * that has one that fits, the fastest by op costs and the machine's probe is taken, and *session is its job. *chosen is the
+ * changed recipe (sn_options_close), or NULL when nothing was changed; what was chosen, and the next two, are logged.
+ * SN_ERR_BUDGET when nothing fits, or when fit is off: the message has the bytes missing and the cheapest change that would
+ * fit. On failure *session is closed. */
+sn_status sn_fit_training(sn_model *model, const sn_options *recipe, sn_session *session, sn_options **chosen);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/adapter.h"
+#include "engine/peft.h"
 
 enum { BLOCK = 64 };
 

@@ -4,7 +4,7 @@
 #include "tensor/convert.h"
 
 static const sn_option training_options[] = {
-    {.key = "full", .kind = SN_OPTION_FLAG, .help = "train every weight (the default without --lora or --qlora)"},
+    {.key = "full", .kind = SN_OPTION_FLAG, .help = "train every weight (the default without adapters)"},
     {.key = "per_device_train_batch_size", .aliases = "micro_batch_size,b", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "rows of a micro-batch"},
     {.key = "cutoff_len", .aliases = "max_seq_length,max_length", .kind = SN_OPTION_INT, .default_text = "512", .metavar = "N", .help = "tokens of a row"},
     {.key = "packing", .kind = SN_OPTION_FLAG, .help = "several samples a row, unseen by each other"},
@@ -45,7 +45,7 @@ const sn_option_group *const *sn_recipe_groups(size_t *count) {
     groups[n++] = &sn_evaluation_options;
     groups[n++] = &sn_schedule_options;
     for (size_t i = 0; i < sn_n_passes; i++)
-        if (sn_passes[i].options) groups[n++] = sn_passes[i].options;
+        if (sn_passes[i]->options.count) groups[n++] = &sn_passes[i]->options;
     *count = n;
     return groups;
 }

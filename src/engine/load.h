@@ -1,4 +1,4 @@
-/* Filling the persistent values of an opened run: from model files, from an adapter, or by initialisation. */
+/* Filling the persistent values of an opened run: from model files, or by initialisation. */
 #ifndef SN_ENGINE_LOAD_H
 #define SN_ENGINE_LOAD_H
 
@@ -8,8 +8,5 @@
 /* Runs the program "load", if the job has one, and initialises the weights and masters that have no file; moments and
  * gradients are zero. */
 sn_status sn_load_weights(sn_run *run, const sn_job *job, uint64_t seed);
-
-/* lora_A and lora_B from a PEFT adapter's folder; every tensor must match a value and every LoRA value be found. */
-sn_status sn_load_adapter(sn_run *run, const sn_job *job, const char *dir);
 
 #endif

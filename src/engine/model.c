@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "engine/adapter.h"
+#include "io/chat_template.h"
 #include "io/hf_config.h"
 #include "io/hub.h"
 

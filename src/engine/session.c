@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/system.h"
+#include "engine/peft.h"
 
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     int64_t threads = sn_options_int(recipe, "threads"), ranks = sn_options_int(recipe, "thread_ranks");
@@ -23,11 +25,6 @@ sn_status sn_session_plan(sn_session *s) {
     return sn_plan_make(s->job, &request, &s->plan);
 }
 
-static const char *human(uint64_t bytes, char text[32]) {
-    snprintf(text, 32, bytes >= 1 << 30 ? "%.2f GiB" : "%.1f MiB", (double)bytes / (bytes >= 1 << 30 ? 0x1p30 : 0x1p20));
-    return text;
-}
-
 uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
     if (!sn_options_given(recipe, "memory")) return sn_memory_free() / (uint64_t)ranks;
     sn_budget b = sn_options_budget(recipe, "memory");
@@ -37,11 +34,11 @@ uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
     const sn_bill *b = &s->plan->bill;
     uint64_t budget = sn_budget_bytes(recipe, s->cluster.mesh.size[SN_MESH_DP]);
-    char need[32], have[32], missing[32], largest[32];
+    char need[24], have[24], missing[24], largest[24];
     if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
     return sn_fail(SN_ERR_BUDGET, "the plan needs %s (%llu bytes), the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
-                   human(b->total, need), (unsigned long long)b->total, human(budget, have), human(b->total - budget, missing),
-                   (unsigned long long)(b->total - budget), b->peak_program, b->peak_op, b->largest[0].name, human(b->largest[0].bytes, largest));
+                   sn_bytes_text(b->total, need), (unsigned long long)b->total, sn_bytes_text(budget, have), sn_bytes_text(b->total - budget, missing),
+                   (unsigned long long)(b->total - budget), b->peak_program, b->peak_op, b->largest[0].name, sn_bytes_text(b->largest[0].bytes, largest));
 }
 
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm) {
@@ -49,7 +46,7 @@ sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *a
     SN_TRY(sn_run_open(s->plan, &s->device, comm, &s->run));
     if (!s->device.map) return SN_OK;
     SN_TRY(sn_load_weights(s->run, s->job, (uint64_t)sn_options_int(recipe, "seed")));
-    return adapter && *adapter ? sn_load_adapter(s->run, s->job, adapter) : SN_OK;
+    return adapter && *adapter ? sn_adapter_load(s->run, s->job, adapter) : SN_OK;
 }
 
 void sn_session_close(sn_session *s) {

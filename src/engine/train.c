@@ -7,9 +7,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/system.h"
-#include "engine/adapter.h"
 #include "engine/export.h"
 #include "engine/fit.h"
+#include "engine/peft.h"
 #include "engine/train_state.h"
 
 /* Opens a run for each rank. The first is session.run. */
@@ -158,12 +158,11 @@ static sn_status train_loop(sn_training *t, double started) {
 static sn_status export_result(sn_training *t) {
     sn_export_report report;
     if (!t->model->has_weights && !t->model->tokenizer) return SN_OK; /* a bare shape: the checkpoint is all there is */
-    if (sn_options_bool(t->recipe, "lora") || sn_options_bool(t->recipe, "qlora"))
-        SN_TRY(sn_export_adapter(&t->session, t->recipe, t->model->path, t->out_dir));
-    else SN_TRY(sn_export_hf(&t->session, t->recipe, t->out_dir, SN_F32, &report));
+    if (sn_job_trains_adapters(t->session.job)) SN_TRY(sn_export_adapter(&t->session, t->recipe, t->model->path, t->out_dir));
+    else SN_TRY(sn_export_hf(&t->session, t->out_dir, SN_F32, &report));
     if (!sn_options_bool(t->recipe, "gguf")) return SN_OK;
     char *path = sn_path_join(t->out_dir, "model.gguf");
-    sn_status s = path ? sn_export_gguf(&t->session, t->recipe, path, SN_F32, &report) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    sn_status s = path ? sn_export_gguf(&t->session, path, SN_F32, &report) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
     sn_free(path);
     return s;
 }
@@ -193,12 +192,11 @@ static sn_status run_training(sn_training *t, const char *data) {
         t->recipe = t->own_recipe;
     }
     sn_options *fitted;
-    SN_TRY(sn_fit_training(t->model, t->recipe, &fitted));
+    SN_TRY(sn_fit_training(t->model, t->recipe, &t->session, &fitted));
     if (fitted) {
         sn_options_close(t->own_recipe);
         t->recipe = t->own_recipe = fitted;
     }
-    SN_TRY(sn_train_plan(t->model, t->recipe, NULL, &t->session));
     t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->session.cluster.mesh.size[SN_MESH_DP];
     if (t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, t->session.plan);
     t->ranks = t->session.cluster.mesh.size[SN_MESH_DP];

@@ -12,8 +12,7 @@ static bool wants_evaluation(const sn_options *r) {
 
 static sn_status plan_training(sn_session *s, sn_model *model, const sn_options *recipe, const char *stop_after) {
     int64_t rows = sn_options_int(recipe, "per_device_train_batch_size"), cutoff = sn_options_int(recipe, "cutoff_len"), tokens;
-    bool adapter_only = sn_options_bool(recipe, "lora") || sn_options_bool(recipe, "qlora");
-    *s = (sn_session){.model = model, .exports = !adapter_only || sn_options_bool(recipe, "gguf")};
+    *s = (sn_session){.model = model};
     SN_TRY(sn_session_machine(s, recipe));
     if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
         return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
@@ -21,7 +20,9 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
         sn_warn("cutoff_len %lld is longer than the model's %lld positions", (long long)cutoff, (long long)model->config->max_position);
     sn_training_shape shape = {.tokens = tokens, .evaluate = wants_evaluation(recipe)};
     sn_parameters parameters = sn_model_parameters(model);
-    return sn_job_for_training(model->config, parameters.find ? &parameters : NULL, &shape, recipe, &s->cluster, stop_after, &s->job);
+    SN_TRY(sn_job_for_training(model->config, parameters.find ? &parameters : NULL, &shape, recipe, &s->cluster, stop_after, &s->job));
+    s->exports = !sn_job_trains_adapters(s->job) || sn_options_bool(recipe, "gguf");
+    return SN_OK;
 }
 
 sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s) {

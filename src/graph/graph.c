@@ -124,7 +124,8 @@ sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, s
         return SN_NONE;
     }
     job->persistent[job->n_persistent] = (sn_persistent){
-        .name = copy, .shape = shape, .class_of = class_of, .rest = {.form = form}, .layer = -1, .source = {.file = -1}, .parent = SN_NONE};
+        .name = copy, .shape = shape, .class_of = class_of, .rest = {.form = form}, .layer = -1, .source = {.file = -1}, .parent = SN_NONE,
+                                                      .adapter_of = SN_NONE};
     return (sn_pid)job->n_persistent++;
 }
 
@@ -142,6 +143,23 @@ sn_pid sn_job_master(const sn_job *job, sn_pid weight) {
         if (e->parent == weight && e->class_of == SN_CLASS_OPTIMIZER && n > m && !strcmp(e->name + n - m, suffix)) return (sn_pid)i;
     }
     return SN_NONE;
+}
+
+sn_pid sn_job_adapter(const sn_job *job, sn_pid weight, sn_adapter_part part) {
+    for (size_t i = 0; weight != SN_NONE && i < job->n_persistent; i++)
+        if (job->persistent[i].adapter_of == weight && job->persistent[i].adapter_part == part) return (sn_pid)i;
+    return SN_NONE;
+}
+
+bool sn_job_trains_adapters(const sn_job *job) {
+    size_t adapters = 0;
+    for (size_t i = 0; i < job->n_persistent; i++) {
+        const sn_persistent *e = &job->persistent[i];
+        if (e->class_of != SN_CLASS_WEIGHTS || !e->trainable) continue;
+        if (e->adapter_of == SN_NONE) return false;
+        adapters++;
+    }
+    return adapters > 0;
 }
 
 /* The builder */

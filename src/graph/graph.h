@@ -54,6 +54,9 @@ typedef struct sn_source {
 } sn_source;
 typedef enum sn_init { SN_INIT_ZERO, SN_INIT_CONST, SN_INIT_NORMAL, SN_INIT_UNIFORM } sn_init;
 
+/* The part of an adapter that a value is: what is added to its weight's product is scale * up (down x). */
+typedef enum sn_adapter_part { SN_ADAPTER_DOWN /* [rank, in] */, SN_ADAPTER_UP /* [out, rank] */ } sn_adapter_part;
+
 typedef struct sn_persistent {
     const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
     sn_shape shape;   /* logical */
@@ -65,6 +68,9 @@ typedef struct sn_persistent {
     int32_t layer;    /* block number; -1: outside the blocks */
     sn_source source;
     sn_pid parent;    /* of a gradient, state or master: its weight; SN_NONE otherwise */
+    sn_pid adapter_of; /* of a weight that an adapter adds beside another: that one; SN_NONE: it is the model's own */
+    sn_adapter_part adapter_part; /* these two: of a weight with adapter_of */
+    float adapter_scale;
 } sn_persistent;
 
 typedef struct sn_value {
@@ -192,6 +198,12 @@ sn_pid sn_job_find(const sn_job *job, const char *name);
 
 /* The f32 master of a weight: what the update changes where the weight itself has 16 bits. SN_NONE: the weight is its own. */
 sn_pid sn_job_master(const sn_job *job, sn_pid weight);
+
+/* The part of the adapter beside a weight; SN_NONE: it has none (or weight is SN_NONE). */
+sn_pid sn_job_adapter(const sn_job *job, sn_pid weight, sn_adapter_part part);
+
+/* Whether what is trained are adapters and nothing else: then they are the result, not the model. */
+bool sn_job_trains_adapters(const sn_job *job);
 
 /* The builder. Errors are sticky: after the first, calls return SN_NONE and g->status holds the code, so that a model
  * reads like its maths and checks once. */

@@ -212,3 +212,21 @@ sn_status sn_chat_template_render_training(const sn_chat_template *t, const sn_c
     parsed_free(&p);
     return s;
 }
+
+sn_status sn_hf_chat_template(const char *name, const char *text, size_t size, char **out) {
+    json_error_t error;
+    *out = NULL;
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (!root) return sn_fail(SN_ERR_FORMAT, "%s/tokenizer_config.json:%d: %s", name, error.line, error.text);
+    const json_t *v = json_object_get(root, "chat_template"), *item;
+    size_t i;
+    const char *found = json_string_value(v);
+    if (json_is_array(v)) json_array_foreach(v, i, item) {
+            const char *which = json_string_value(json_object_get(item, "name"));
+            if (which && !strcmp(which, "default")) found = json_string_value(json_object_get(item, "template"));
+        }
+    if (found) *out = sn_strdup(found);
+    sn_status s = found && !*out ? sn_fail(SN_ERR_NO_MEMORY, "cannot copy the chat template") : SN_OK;
+    json_decref(root);
+    return s;
+}

@@ -53,6 +53,10 @@ typedef struct sn_chat_text {
 } sn_chat_text;
 void sn_chat_text_free(sn_chat_text *t);
 
+/* "chat_template" of the text of a tokenizer_config.json: a string, or a list of {name, template} of which "default"
+ * counts. *out is NULL when there is none (sn_free it). name: the folder, for messages. */
+sn_status sn_hf_chat_template(const char *name, const char *text, size_t size, char **out);
+
 /* SN_ERR_FORMAT with the line for a syntax error, SN_ERR_UNSUPPORTED for statements, filters and tests that snug lacks. */
 sn_status sn_chat_template_parse(const char *text, size_t size, sn_chat_template **out);
 void sn_chat_template_free(sn_chat_template *t);

@@ -279,3 +279,16 @@ static const sn_option_value *any(const sn_options *o, const char *key) {
 bool sn_options_has(const sn_options *o, const char *key) { return any(o, key)->set; }
 bool sn_options_given(const sn_options *o, const char *key) { return any(o, key)->set && any(o, key)->from > SN_FROM_DEFAULT; }
 sn_provenance sn_options_from(const sn_options *o, const char *key) { return any(o, key)->from; }
+
+bool sn_options_is(const sn_options *o, const char *key, const char *text) {
+    const sn_option_slot *slot = sn_options_find(o, key);
+    sn_option_value v = {0};
+    assert(slot);
+    if (!slot->value.set || sn_option_parse(slot->option, text, false, key, &v) != SN_OK) return false;
+    const sn_option_value *w = &slot->value;
+    bool same = v.truth == w->truth && v.integer == w->integer && v.number == w->number && !memcmp(&v.budget, &w->budget, sizeof v.budget);
+    if (slot->option->kind == SN_OPTION_STRING || slot->option->kind == SN_OPTION_LIST || slot->option->kind == SN_OPTION_CHOICE)
+        same = !strcmp(v.text, w->text);
+    sn_option_value_free(&v);
+    return same;
+}

@@ -44,6 +44,7 @@ typedef struct sn_option {
     double least, most;  /* INT and FLOAT: allowed range, where has_* says so */
     bool has_least, has_most;
     bool hidden; /* not in the help */
+    bool often;  /* one that most users of its table want to see: short helps show it */
 } sn_option;
 
 typedef struct sn_option_group {
@@ -99,6 +100,8 @@ sn_budget sn_options_budget(const sn_options *o, const char *key);
 
 bool sn_options_has(const sn_options *o, const char *key);   /* a value, from anywhere */
 bool sn_options_given(const sn_options *o, const char *key); /* a value that is not the default */
+/* Whether the option's value is the one that this text stands for. */
+bool sn_options_is(const sn_options *o, const char *key, const char *text);
 sn_provenance sn_options_from(const sn_options *o, const char *key);
 
 /* The help, a block a group, lines of at most `width` columns (at least 40). title: only that group; NULL: all. */

@@ -383,8 +383,35 @@ static void near_words(void **state) {
 }
 
 #define WITH_STORE(f) cmocka_unit_test_setup_teardown(f, open_store, close_store)
+static void values_are_compared_as_what_they_stand_for(void **state) {
+    (void)state;
+    static const sn_option table[] = {{.key = "flag", .kind = SN_OPTION_FLAG},
+                                      {.key = "rate", .kind = SN_OPTION_FLOAT, .default_text = "1e-3"},
+                                      {.key = "size", .kind = SN_OPTION_BYTES, .default_text = "1KiB"},
+                                      {.key = "form", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32"},
+                                      {.key = "mode", .kind = SN_OPTION_STRING, .default_text = "every:2"}};
+    static const sn_option_group group = SN_OPTION_GROUP("G", table), *tables[] = {&group};
+    sn_options *options;
+    assert_ok(sn_options_open(tables, 1, &options));
+    assert_false(sn_options_is(options, "flag", "true")); /* not set */
+    assert_ok(sn_options_set(options, "flag", "on", SN_FROM_RECIPE, "test"));
+    assert_true(sn_options_is(options, "flag", "true"));
+    assert_false(sn_options_is(options, "flag", "off"));
+    assert_true(sn_options_is(options, "rate", "0.001"));
+    assert_false(sn_options_is(options, "rate", "0.002"));
+    assert_true(sn_options_is(options, "size", "1024"));
+    assert_false(sn_options_is(options, "size", "1025"));
+    assert_true(sn_options_is(options, "form", "f32"));
+    assert_false(sn_options_is(options, "form", "bf16"));
+    assert_false(sn_options_is(options, "form", "f64")); /* no value of it */
+    assert_true(sn_options_is(options, "mode", "every:2"));
+    assert_false(sn_options_is(options, "mode", "every:"));
+    sn_options_close(options);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_compared_as_what_they_stand_for),
         WITH_STORE(defaults),
         WITH_STORE(spellings_of_arguments),
         WITH_STORE(refused_arguments),

@@ -5,8 +5,7 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "gradient_accumulation_steps", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "micro-batches of a step"}};
-const sn_option_group sn_accumulate_options = SN_OPTION_GROUP("Accumulation", options);
+    {.key = "gradient_accumulation_steps", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "micro-batches of a step"}};
 
 /* Every gradient that the program writes is added to instead. */
 static void add_instead(sn_graph *g) {
@@ -27,7 +26,7 @@ static void add_instead(sn_graph *g) {
     }
 }
 
-sn_status sn_pass_accumulate(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     int k = sn_job_role_index(job, SN_ROLE_TRAIN);
     int64_t steps = sn_options_int(recipe, "gradient_accumulation_steps");
@@ -39,3 +38,8 @@ sn_status sn_pass_accumulate(sn_job *job, const sn_options *recipe, const sn_clu
     add_instead(next);
     return SN_OK;
 }
+
+const sn_pass sn_pass_accumulate = {.name = "accumulate",
+                                    .saves = "a large batch in the activations of a small one",
+                                    .run = run,
+                                    .options = SN_OPTION_GROUP("Accumulation", options)};

@@ -148,7 +148,7 @@ done:
     return s;
 }
 
-sn_status sn_pass_backward(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     const char *form = sn_options_string(recipe, "gradient_dtype");
     sn_dtype gradient_form = !strcmp(form, "f32") ? SN_F32 : !strcmp(form, "bf16") ? SN_BF16 : !strcmp(form, "fp16") ? SN_F16 : SN_DTYPE_COUNT;
@@ -158,3 +158,5 @@ sn_status sn_pass_backward(sn_job *job, const sn_options *recipe, const sn_clust
         if (job->graphs[k]->role == SN_ROLE_TRAIN) SN_TRY(backward_graph(job->graphs[k], gradient_form));
     return SN_OK;
 }
+
+const sn_pass sn_pass_backward = {.name = "backward", .saves = "reverse-mode gradient", .run = run};

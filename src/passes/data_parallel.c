@@ -5,7 +5,7 @@
 
 #include "passes/pass.h"
 
-sn_status sn_pass_data_parallel(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)recipe;
     if (cluster->mesh.size[SN_MESH_DP] <= 1) return SN_OK;
     for (int k = 0; k < job->n_graphs; k++) {
@@ -20,3 +20,6 @@ sn_status sn_pass_data_parallel(sn_job *job, const sn_options *recipe, const sn_
     }
     return SN_OK;
 }
+
+const sn_pass sn_pass_data_parallel = {
+    .name = "data_parallel", .saves = "rows spread over ranks; gradients are summed in rank order", .run = run};

@@ -141,7 +141,7 @@ static int64_t choose_tile(const sn_job *job) {
     return all / MOST_TILES > TILE_BYTES ? (int64_t)(all / MOST_TILES) : TILE_BYTES;
 }
 
-sn_status sn_pass_load(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)recipe;
     loader l = {.addresses = cluster->addresses, .tile_bytes = choose_tile(job), .tile = SN_NONE};
     for (size_t p = 0; p < job->n_persistent; p++) {
@@ -154,3 +154,6 @@ sn_status sn_pass_load(sn_job *job, const sn_options *recipe, const sn_cluster *
     use_tile(&l);
     return l.g->status;
 }
+
+const sn_pass sn_pass_load = {
+    .name = "load", .saves = "a program that reads the weights from their files, by tiles where forms differ", .run = run};

@@ -10,14 +10,14 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "lora", .kind = SN_OPTION_FLAG, .help = "train low-rank adapters, the base frozen"},
-    {.key = "lora_rank", .aliases = "lora_r", .kind = SN_OPTION_INT, .default_text = "8", .metavar = "R", .help = "rank of the adapters"},
-    {.key = "lora_alpha", .kind = SN_OPTION_FLOAT, .default_text = "16", .metavar = "A", .help = "scale alpha / rank"},
+    {.key = "lora", .often = true, .kind = SN_OPTION_FLAG, .help = "train low-rank adapters, the base frozen"},
+    {.key = "qlora", .often = true, .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
+    {.key = "lora_rank", .often = true, .aliases = "lora_r", .kind = SN_OPTION_INT, .default_text = "8", .metavar = "R", .help = "rank of the adapters"},
+    {.key = "lora_alpha", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "16", .metavar = "A", .help = "scale alpha / rank"},
     {.key = "lora_dropout", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "P", .help = "dropout on the adapters' input"},
     {.key = "lora_target", .aliases = "target_modules", .kind = SN_OPTION_STRING, .default_text = "all-linear", .metavar = "NAMES",
      .help = "module names, comma-separated, or all-linear"},
     {.key = "use_rslora", .aliases = "rslora", .kind = SN_OPTION_FLAG, .help = "scale alpha / sqrt(rank)"}};
-const sn_option_group sn_lora_options = SN_OPTION_GROUP("LoRA", options);
 
 typedef struct lora {
     int64_t rank;
@@ -37,11 +37,12 @@ static bool is_target(const char *targets, const char *module) {
     return false;
 }
 
-static sn_vid factor(sn_graph *g, const sn_persistent *base, const char *module, const char *which, sn_shape shape, float bound, int axis) {
-    const char *name = sn_name(g, "base_model.model.%s.lora_%s.weight", module, which);
+static sn_vid factor(sn_graph *g, sn_pid base, const char *module, sn_adapter_part part, sn_shape shape, const lora *l, int axis) {
+    bool down = part == SN_ADAPTER_DOWN;
+    const char *name = sn_name(g, "base_model.model.%s.lora_%s.weight", module, down ? "A" : "B");
     if (!name) return SN_NONE;
-    sn_axis outer = (sn_axis)base->axes[axis];
-    int32_t layer = base->layer;
+    uint8_t outer = g->job->persistent[base].axes[axis];
+    int32_t layer = g->job->persistent[base].layer;
     sn_pid p = sn_job_find(g->job, name);
     if (p == SN_NONE) {
         p = sn_job_add_persistent(g->job, name, SN_CLASS_WEIGHTS, SN_F32, shape);
@@ -49,9 +50,12 @@ static sn_vid factor(sn_graph *g, const sn_persistent *base, const char *module,
         sn_persistent *e = &g->job->persistent[p];
         e->trainable = e->decays = true;
         e->layer = layer;
-        e->axes[which[0] == 'A'] = (uint8_t)outer;
-        e->axes[which[0] != 'A'] = SN_AXIS_RANK;
-        e->source = (sn_source){.file = -1, .init = bound > 0 ? SN_INIT_UNIFORM : SN_INIT_ZERO, .scale = bound};
+        e->axes[down] = outer;
+        e->axes[!down] = SN_AXIS_RANK;
+        e->source = (sn_source){.file = -1, .init = down ? SN_INIT_UNIFORM : SN_INIT_ZERO, .scale = down ? (float)(1 / sqrt((double)shape.d[1])) : 0};
+        e->adapter_of = base;
+        e->adapter_part = part;
+        e->adapter_scale = (float)l->scale;
     }
     return sn_use_persistent(g, p);
 }
@@ -69,8 +73,8 @@ static sn_status adapt(sn_graph *g, sn_nid id, lora *l) {
     module[length] = 0;
     l->matched++;
     sn_insert_after(g, id, "lora");
-    sn_vid a = factor(g, &base, module, "A", sn_shape_of(l->rank, in), (float)(1 / sqrt((double)in)), !transposed);
-    sn_vid b = factor(g, &base, module, "B", sn_shape_of(out, l->rank), 0, transposed);
+    sn_vid a = factor(g, p, module, SN_ADAPTER_DOWN, sn_shape_of(l->rank, in), l, !transposed);
+    sn_vid b = factor(g, p, module, SN_ADAPTER_UP, sn_shape_of(out, l->rank), l, transposed);
     sn_vid x = n.in[0].value;
     if (l->dropout > 0 && sn_role_trains(g->role)) {
         sn_attrs drop = {.f[SN_DROPOUT_P] = l->dropout};
@@ -89,7 +93,7 @@ static sn_status adapt(sn_graph *g, sn_nid id, lora *l) {
     return g->status;
 }
 
-sn_status sn_pass_lora(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     if (!sn_options_bool(recipe, "lora") && !sn_options_bool(recipe, "qlora")) return SN_OK;
     lora l = {.rank = sn_options_int(recipe, "lora_rank"), .dropout = sn_options_float(recipe, "lora_dropout"), .targets = sn_options_string(recipe, "lora_target")};
@@ -113,3 +117,19 @@ sn_status sn_pass_lora(sn_job *job, const sn_options *recipe, const sn_cluster *
     }
     return l.matched ? SN_OK : sn_fail(SN_ERR_USAGE, "lora_target '%s' matches no module of this model", l.targets);
 }
+
+static bool decided(const sn_options *r) { return sn_options_bool(r, "lora") || sn_options_bool(r, "qlora") || sn_options_bool(r, "full"); }
+static bool with_full(const sn_options *r) {
+    return sn_options_bool(r, "full") && (sn_options_bool(r, "lora") || sn_options_bool(r, "qlora"));
+}
+
+static const sn_choice choices[] = {{"lora", "true", SN_CHOICE_LOSSY}, {"qlora", "true", SN_CHOICE_LOSSY}};
+static const sn_conflict conflicts[] = {{with_full, "--full trains every weight, --lora and --qlora freeze them: give one of the three"}};
+
+const sn_pass sn_pass_lora = {.name = "lora",
+                              .saves = "gradients and states of small factors only; the base stays frozen",
+                              .run = run,
+                              .options = SN_OPTION_GROUP("LoRA", options),
+                              SN_PASS_CHOICES(choices),
+                              .decided = decided,
+                              SN_PASS_CONFLICTS(conflicts)};

@@ -200,7 +200,7 @@ static void fold_accumulation(sn_graph *g) {
     g->n_order = kept;
 }
 
-sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)recipe;
     for (int k = 0; k < job->n_graphs; k++) {
         sn_graph *g = job->graphs[k];
@@ -218,3 +218,5 @@ sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *
     }
     return SN_OK;
 }
+
+const sn_pass sn_pass_move = {.name = "move", .saves = "inserts copies, casts and collectives between result, rest and use", .run = run};

@@ -12,15 +12,14 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "optimizer", .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,sgd", .default_text = "adamw", .help = "update rule"},
+    {.key = "optimizer", .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,sgd", .default_text = "adamw", .help = "update rule"},
     {.key = "adam_beta1", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment"},
     {.key = "adam_beta2", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment"},
     {.key = "adam_epsilon", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
-    {.key = "weight_decay", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
+    {.key = "weight_decay", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
     {.key = "momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
     {.key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
     {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};
-const sn_option_group sn_optimizer_options = SN_OPTION_GROUP("Optimizer", options);
 
 static sn_pid child(sn_job *job, sn_pid parent, const char *suffix, sn_dtype form) {
     const char *name = sn_pool_printf(&job->pool, "%s.%s", job->persistent[parent].name, suffix);
@@ -107,9 +106,17 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
     return g->status;
 }
 
-sn_status sn_pass_optimizer(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     int k = sn_job_role_index(job, SN_ROLE_UPDATE);
     if (k < 0) k = sn_job_role_index(job, SN_ROLE_TRAIN);
     return k < 0 ? SN_OK : build_update(job->graphs[k], recipe);
 }
+
+static const sn_choice choices[] = {{"moment_dtype", "bf16", SN_CHOICE_LOSSY}};
+
+const sn_pass sn_pass_optimizer = {.name = "optimizer",
+                                   .saves = "gradient norm, clipping, AdamW or SGD",
+                                   .run = run,
+                                   .options = SN_OPTION_GROUP("Optimizer", options),
+                                   SN_PASS_CHOICES(choices)};

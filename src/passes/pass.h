@@ -1,4 +1,4 @@
-/* Passes: a technique is a function from job to job, in one file, with one entry in the table of pipeline.c.
+/* Passes: a technique is a function from job to job, in one file that ends with its entry, and a line in passes.def.
  *
  * A pass reads its options from the recipe, changes the graphs whose role concerns it, and knows no other pass. The
  * graphs are verified after each. What a value is moved through between result, rest and use is inserted by the last
@@ -15,22 +15,55 @@ typedef struct sn_cluster {
     sn_mesh mesh;
 } sn_cluster;
 
-typedef struct sn_pass {
-    const char *name;
-    sn_status (*run)(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-    const sn_option_group *options; /* may be NULL */
-    const char *saves;        /* one line for docs and help: what it saves and what it costs */
-} sn_pass;
+/* What a choice does to the result: nothing (bit for bit), sums in another order, or another form within its tolerance. */
+typedef enum sn_choice_kind { SN_CHOICE_EXACT, SN_CHOICE_REORDERED, SN_CHOICE_LOSSY } sn_choice_kind;
 
-/* Two passes that cannot be combined under the given condition. */
+/* A setting that the budget search (engine/fit.c) may make. */
+typedef struct sn_choice {
+    const char *key, *value;
+    sn_choice_kind kind;
+} sn_choice;
+
+/* A combination of options that makes no sense. It stands in the entry of the pass that it would break. */
 typedef struct sn_conflict {
     bool (*holds)(const sn_options *recipe);
     const char *reason;
 } sn_conflict;
 
+/* An option of a pass that matters without training too; its defaults there, NULL: as ever. */
+typedef struct sn_inference_option {
+    const char *key, *evaluating, *generating;
+} sn_inference_option;
+
+/* The entry of a technique. */
+typedef struct sn_pass {
+    const char *name;
+    const char *saves; /* one line: what it saves and what it costs */
+    sn_status (*run)(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
+    sn_option_group options; /* may be empty */
+    const sn_inference_option *inference;
+    size_t n_inference;
+    /* The search takes at most one of the choices, from what saves least to what saves most; none where the recipe has decided. */
+    const sn_choice *choices;
+    size_t n_choices;
+    bool (*decided)(const sn_options *recipe); /* may be NULL: never */
+    const sn_conflict *conflicts;
+    size_t n_conflicts;
+} sn_pass;
+#define SN_PASS_CHOICES(table) .choices = (table), .n_choices = sizeof(table) / sizeof *(table)
+#define SN_PASS_CONFLICTS(table) .conflicts = (table), .n_conflicts = sizeof(table) / sizeof *(table)
+#define SN_PASS_INFERENCE(table) .inference = (table), .n_inference = sizeof(table) / sizeof *(table)
+
+#define SN_PASS(id) extern const sn_pass sn_pass_##id;
+#include "passes/passes.def"
+#undef SN_PASS
+
 /* Every pass in the order in which they run. */
-extern const sn_pass sn_passes[];
+extern const sn_pass *const sn_passes[];
 extern const size_t sn_n_passes;
+
+/* SN_ERR_PLAN with the reason when the recipe combines what cannot be. */
+sn_status sn_passes_check(const sn_options *recipe);
 
 /* Refuses illegal combinations, then runs the table over the job. `stop_after` (may be NULL) names the last pass to run,
  * for `snug explain --after`; `skip` (may be NULL) is a comma-separated list of passes to leave out. */
@@ -45,19 +78,5 @@ void sn_replace_uses(sn_graph *g, sn_vid from, sn_vid to, size_t first);
 void sn_insert_before(sn_graph *g, sn_nid n, const char *pass);
 void sn_insert_after(sn_graph *g, sn_nid n, const char *pass);
 void sn_insert_at_end(sn_graph *g, const char *pass);
-
-sn_status sn_pass_data_parallel(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_lora(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_quantise(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_precision(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_backward(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_accumulate(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_optimizer(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_load(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-sn_status sn_pass_move(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
-
-extern const sn_option_group sn_lora_options, sn_quantise_options, sn_precision_options, sn_accumulate_options;
-extern const sn_option_group sn_optimizer_options, sn_recompute_options;
 
 #endif

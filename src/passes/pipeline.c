@@ -1,36 +1,21 @@
-/* The table of passes, in the order in which they run, and the pairs that are refused. */
+/* The table of passes and how it is run. */
 #include <string.h>
 
 #include "passes/pass.h"
 
-const sn_pass sn_passes[] = {
-    /* adapt */
-    {"lora", sn_pass_lora, &sn_lora_options, "gradients and states of small factors only; the base stays frozen"},
-    {"quantise", sn_pass_quantise, &sn_quantise_options, "frozen weights stay in the form of their file"},
-    {"precision", sn_pass_precision, &sn_precision_options, "16-bit activations, weights and gradients, f32 masters"},
-    /* split */
-    {"data_parallel", sn_pass_data_parallel, NULL, "rows spread over ranks; gradients are summed in rank order"},
-    /* backward */
-    {"backward", sn_pass_backward, NULL, "reverse-mode gradient"},
-    /* update */
-    {"accumulate", sn_pass_accumulate, &sn_accumulate_options, "a large batch in the activations of a small one"},
-    {"optimizer", sn_pass_optimizer, &sn_optimizer_options, "gradient norm, clipping, AdamW or SGD"},
-    /* place */
-    {"recompute", sn_pass_recompute, &sn_recompute_options, "activations are made again in backward instead of kept"},
-    {"load", sn_pass_load, NULL, "a program that reads the weights from their files, by tiles where forms differ"},
-    {"move", sn_pass_move, NULL, "inserts copies, casts and collectives between result, rest and use"},
+const sn_pass *const sn_passes[] = {
+#define SN_PASS(id) &sn_pass_##id,
+#include "passes/passes.def"
+#undef SN_PASS
 };
 const size_t sn_n_passes = sizeof sn_passes / sizeof sn_passes[0];
 
-static bool lora_and_full(const sn_options *r) { return sn_options_bool(r, "full") && (sn_options_bool(r, "lora") || sn_options_bool(r, "qlora")); }
-static bool nothing_trains_quantised(const sn_options *r) {
-    return sn_options_bool(r, "full") && sn_options_bool(r, "keep_quantised");
+sn_status sn_passes_check(const sn_options *recipe) {
+    for (size_t i = 0; i < sn_n_passes; i++)
+        for (size_t k = 0; k < sn_passes[i]->n_conflicts; k++)
+            if (sn_passes[i]->conflicts[k].holds(recipe)) return sn_fail(SN_ERR_PLAN, "%s", sn_passes[i]->conflicts[k].reason);
+    return SN_OK;
 }
-
-static const sn_conflict conflicts[] = {
-    {lora_and_full, "--full trains every weight, --lora and --qlora freeze them: give one of the three"},
-    {nothing_trains_quantised, "--full trains every weight, so none can stay quantised (quantised forms cannot be updated)"},
-};
 
 static bool listed(const char *name, const char *list) {
     size_t n = strlen(name);
@@ -40,11 +25,10 @@ static bool listed(const char *name, const char *list) {
 }
 
 sn_status sn_passes_run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster, const char *stop_after, const char *skip) {
-    for (size_t i = 0; i < sizeof conflicts / sizeof conflicts[0]; i++)
-        if (conflicts[i].holds(recipe)) return sn_fail(SN_ERR_PLAN, "%s", conflicts[i].reason);
+    SN_TRY(sn_passes_check(recipe));
     job->mesh = cluster->mesh;
     for (size_t i = 0; i < sn_n_passes; i++) {
-        const sn_pass *p = &sn_passes[i];
+        const sn_pass *p = sn_passes[i];
         if (!listed(p->name, skip)) {
             sn_status s = p->run(job, recipe, cluster);
             if (s != SN_OK) return sn_fail_in(s, "pass %s", p->name);

@@ -9,9 +9,8 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "precision", .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .default_text = "f32", .help = "form of activations, weights and gradients"},
+    {.key = "precision", .often = true, .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .default_text = "f32", .help = "form of activations, weights and gradients"},
     {.key = "gradient_dtype", .kind = SN_OPTION_CHOICE, .choices = "auto,f32,bf16,fp16", .default_text = "auto", .help = "form of gradients at rest"}};
-const sn_option_group sn_precision_options = SN_OPTION_GROUP("Precision", options);
 
 static sn_dtype named(const char *text) { return !strcmp(text, "bf16") ? SN_BF16 : !strcmp(text, "fp16") ? SN_F16 : SN_F32; }
 
@@ -28,7 +27,7 @@ static sn_status add_master(sn_job *job, sn_pid p) {
     return SN_OK;
 }
 
-sn_status sn_pass_precision(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     sn_dtype form = named(sn_options_string(recipe, "precision"));
     if (form == SN_F32) return SN_OK;
@@ -54,3 +53,13 @@ sn_status sn_pass_precision(sn_job *job, const sn_options *recipe, const sn_clus
     }
     return SN_OK;
 }
+
+static const sn_choice choices[] = {{"precision", "bf16", SN_CHOICE_LOSSY}};
+static const sn_inference_option inference[] = {{"precision", NULL, NULL}};
+
+const sn_pass sn_pass_precision = {.name = "precision",
+                                   .saves = "16-bit activations, weights and gradients, f32 masters",
+                                   .run = run,
+                                   .options = SN_OPTION_GROUP("Precision", options),
+                                   SN_PASS_INFERENCE(inference),
+                                   SN_PASS_CHOICES(choices)};

@@ -8,10 +8,8 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "qlora", .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
     {.key = "keep_quantised", .kind = SN_OPTION_FLAG, .help = "frozen weights stay in the form of their file"},
     {.key = "activations", .kind = SN_OPTION_CHOICE, .choices = "f32,q8", .default_text = "f32", .help = "form of a quantised matmul's input"}};
-const sn_option_group sn_quantise_options = SN_OPTION_GROUP("Quantised weights", options);
 
 static sn_dtype activation_form(sn_dtype weight) { return sn_dtypes[weight].block == 256 ? SN_Q8_K : SN_Q8_1; }
 
@@ -48,7 +46,7 @@ static void set_form(sn_job *job, sn_pid p, sn_dtype form) {
     }
 }
 
-sn_status sn_pass_quantise(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     if (!sn_options_bool(recipe, "qlora") && !sn_options_bool(recipe, "keep_quantised")) return SN_OK;
     for (size_t p = 0; p < job->n_persistent; p++) {
@@ -72,3 +70,16 @@ sn_status sn_pass_quantise(sn_job *job, const sn_options *recipe, const sn_clust
     }
     return SN_OK;
 }
+
+static bool with_full(const sn_options *r) { return sn_options_bool(r, "full") && sn_options_bool(r, "keep_quantised"); }
+
+static const sn_conflict conflicts[] = {
+    {with_full, "--full trains every weight, so none can stay quantised (quantised forms cannot be updated)"}};
+static const sn_inference_option inference[] = {{"keep_quantised", "true", "true"}, {"activations", NULL, "q8"}};
+
+const sn_pass sn_pass_quantise = {.name = "quantise",
+                                  .saves = "frozen weights stay in the form of their file",
+                                  .run = run,
+                                  .options = SN_OPTION_GROUP("Quantised weights", options),
+                                  SN_PASS_INFERENCE(inference),
+                                  SN_PASS_CONFLICTS(conflicts)};

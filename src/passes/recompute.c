@@ -10,9 +10,8 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "light", .metavar = "none|light|attention|every:k|all",
+    {.key = "recompute", .often = true, .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "light", .metavar = "none|light|attention|every:k|all",
      .help = "what backward computes again instead of keeping"}};
-const sn_option_group sn_recompute_options = SN_OPTION_GROUP("Recomputation", options);
 
 typedef enum mode { NONE, LIGHT, ATTENTION, BLOCKS } mode;
 
@@ -116,7 +115,7 @@ static sn_status recompute_graph(sn_graph *g, mode how, int every) {
     return sn_graph_drop_unused(g);
 }
 
-sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     const char *text = sn_options_string(recipe, "recompute");
     mode how = BLOCKS;
@@ -134,3 +133,13 @@ sn_status sn_pass_recompute(sn_job *job, const sn_options *recipe, const sn_clus
         if (sn_role_trains(job->graphs[k]->role)) SN_TRY(recompute_graph(job->graphs[k], how, every));
     return SN_OK;
 }
+
+static const sn_choice choices[] = {{"recompute", "none", SN_CHOICE_EXACT},      {"recompute", "light", SN_CHOICE_EXACT},
+                                    {"recompute", "attention", SN_CHOICE_EXACT}, {"recompute", "every:4", SN_CHOICE_EXACT},
+                                    {"recompute", "every:2", SN_CHOICE_EXACT},   {"recompute", "all", SN_CHOICE_EXACT}};
+
+const sn_pass sn_pass_recompute = {.name = "recompute",
+                                   .saves = "activations are made again in backward instead of kept",
+                                   .run = run,
+                                   .options = SN_OPTION_GROUP("Recomputation", options),
+                                   SN_PASS_CHOICES(choices)};

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/str.h"
 #include "plan/plan.h"
 
@@ -101,28 +102,20 @@ sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_requ
     return SN_OK;
 }
 
-
-static const char *human(uint64_t bytes, char text[32]) {
-    if (bytes >= UINT64_C(10) << 30) snprintf(text, 32, "%.2f GiB", (double)bytes / 0x1p30);
-    else if (bytes >= 1 << 20) snprintf(text, 32, "%.2f MiB", (double)bytes / 0x1p20);
-    else snprintf(text, 32, "%.1f KiB", (double)bytes / 0x1p10);
-    return text;
-}
-
 void sn_bill_print(const sn_plan *plan, sn_str *out) {
     const sn_bill *b = &plan->bill;
-    char x[32], y[32];
+    char x[24], y[24];
     sn_str_printf(out, "%-16s %16s %16s\n", "", "device", "host");
     for (int c = 0; c < SN_CLASS_COUNT; c++) {
         if (!b->by_class[SN_TIER_DEVICE][c] && !b->by_class[SN_TIER_HOST][c]) continue;
-        sn_str_printf(out, "%-16s %16s %16s\n", sn_class_name((sn_class)c), human(b->by_class[SN_TIER_DEVICE][c], x), human(b->by_class[SN_TIER_HOST][c], y));
+        sn_str_printf(out, "%-16s %16s %16s\n", sn_class_name((sn_class)c), sn_bytes_text(b->by_class[SN_TIER_DEVICE][c], x), sn_bytes_text(b->by_class[SN_TIER_HOST][c], y));
     }
-    sn_str_printf(out, "%-16s %16s %16s\n", "arenas", human(b->by_tier[SN_TIER_DEVICE], x), human(b->by_tier[SN_TIER_HOST], y));
-    sn_str_printf(out, "%-16s %16s %16s\n", "reserved", "", human(b->reserved, y));
-    sn_str_printf(out, "total %s = %llu bytes; the peak is in %s at %s\n", human(b->total, x), (unsigned long long)b->total, b->peak_program, b->peak_op);
+    sn_str_printf(out, "%-16s %16s %16s\n", "arenas", sn_bytes_text(b->by_tier[SN_TIER_DEVICE], x), sn_bytes_text(b->by_tier[SN_TIER_HOST], y));
+    sn_str_printf(out, "%-16s %16s %16s\n", "reserved", "", sn_bytes_text(b->reserved, y));
+    sn_str_printf(out, "total %s = %llu bytes; the peak is in %s at %s\n", sn_bytes_text(b->total, x), (unsigned long long)b->total, b->peak_program, b->peak_op);
     sn_str_add(out, "largest at the peak:\n");
     for (int i = 0; i < b->n_largest; i++)
-        sn_str_printf(out, "  %12s  %-13s %s\n", human(b->largest[i].bytes, x), sn_class_name(b->largest[i].class_of), b->largest[i].name);
+        sn_str_printf(out, "  %12s  %-13s %s\n", sn_bytes_text(b->largest[i].bytes, x), sn_class_name(b->largest[i].class_of), b->largest[i].name);
 }
 
 void sn_bill_json(const sn_plan *plan, sn_str *out) {

@@ -97,8 +97,9 @@ void sn_plan_free(sn_plan *plan);
 /* The shape of a value at this rank. */
 sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh);
 
-/* Estimated seconds of one run of a program from its costs. flops and bytes a second as `probe` measured them. */
-double sn_plan_seconds(const sn_program *p, double flops_per_s, double bytes_per_s);
+/* Estimated seconds of one run of a program from its costs. flops and bytes a second as `probe` measured them; bf16's count
+ * where an instruction multiplies bf16 by bf16, 0: this machine has no such unit. */
+double sn_plan_seconds(const sn_program *p, double f32_flops_per_s, double bf16_flops_per_s, double bytes_per_s);
 
 /* Text of a program, one instruction a line. */
 struct sn_str;

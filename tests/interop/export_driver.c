@@ -98,8 +98,8 @@ static sn_status run(int argc, char **argv) {
         if (status == SN_OK && !adapter) status = sn_export_form(argv[4], &form);
         if (status == SN_OK) status = open_session(&model, recipe, &s);
         if (status == SN_OK && adapter) status = sn_export_adapter(&s, recipe, argv[2], argv[3]);
-        if (status == SN_OK && hf) status = sn_export_hf(&s, recipe, argv[3], form, &report);
-        if (status == SN_OK && gguf) status = sn_export_gguf(&s, recipe, argv[3], form, &report);
+        if (status == SN_OK && hf) status = sn_export_hf(&s, argv[3], form, &report);
+        if (status == SN_OK && gguf) status = sn_export_gguf(&s, argv[3], form, &report);
         sn_session_close(&s);
     } else if (!strcmp(verb, "merge") && argc > 6) {
         status = sn_export_form(argv[6], &form);

@@ -155,7 +155,7 @@ void export_shape(const char *config, const char *dir) {
         assert_true(sn_shape_elements(&e->shape, &elements));
         if (e->class_of == SN_CLASS_WEIGHTS) test_fill(sn_run_persistent(s.run, (sn_pid)p), (size_t)elements, (uint32_t)p + 1, 0.3f);
     }
-    assert_ok(sn_export_hf(&s, recipe, dir, SN_F32, NULL));
+    assert_ok(sn_export_hf(&s, dir, SN_F32, NULL));
     sn_session_close(&s);
     sn_model_close(&m);
     sn_options_close(recipe);
@@ -169,7 +169,7 @@ void make_adapter(const char *model_path, const char *options, const char *dir) 
     open_session(&s, &m, recipe, false);
     fill_factors(&s);
     assert_ok(sn_export_adapter(&s, recipe, model_path, dir));
-    assert_ok(sn_export_hf(&s, recipe, in_root("of-run"), SN_F32, NULL));
+    assert_ok(sn_export_hf(&s, in_root("of-run"), SN_F32, NULL));
     sn_session_close(&s);
     sn_model_close(&m);
     sn_options_close(recipe);

@@ -159,7 +159,7 @@ void tiny_write(const sn_model_config *config, const char *folder, const char *g
     sn_model shape = {.path = "tiny", .config = &t.config}, model;
     tiny_open(&t, config, "seed=1", "cpu", true);
     sn_session s = {.model = &shape, .device = t.device, .cluster = t.cluster, .job = t.job, .plan = t.plan, .run = t.run};
-    assert_ok(sn_export_hf(&s, t.recipe, folder, SN_F32, NULL));
+    assert_ok(sn_export_hf(&s, folder, SN_F32, NULL));
     tiny_close(&t);
     assert_ok(sn_model_open(folder, &model));
     assert_ok(sn_merge_adapter(&model, NULL, gguf, true, form, 1, NULL));

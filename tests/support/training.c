@@ -128,7 +128,7 @@ void training_altered(const char *model, const char *folder, const char *name, v
     assert_true(p != SN_NONE);
     fn(sn_run_persistent(t.run, p), (int64_t)(t.plan->persistent[p].bytes / sizeof(float)));
     sn_session s = {.model = &m, .device = t.device, .cluster = t.cluster, .job = t.job, .plan = t.plan, .run = t.run};
-    assert_ok(sn_export_hf(&s, t.recipe, folder, SN_F32, NULL));
+    assert_ok(sn_export_hf(&s, folder, SN_F32, NULL));
     tiny_close(&t);
     sn_model_close(&m);
 }

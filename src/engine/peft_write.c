@@ -1,20 +1,14 @@
-/* PEFT adapter folders. Format: peft's LoraConfig and save_pretrained (adapter_config.json, adapter_model.safetensors). */
+/* Writing PEFT adapters. Format: peft's LoraConfig (adapter_config.json) and save_pretrained (adapter_model.safetensors). */
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "engine/export.h"
+#include "engine/peft.h"
+#include "engine/session.h"
 #include "io/model_names.h"
 #include "io/safetensors.h"
 #include "tensor/convert.h"
-
-#define PREFIX "base_model.model."
-
-static bool is_factor(const sn_persistent *e, const char *which) {
-    return e->class_of == SN_CLASS_WEIGHTS && !strncmp(e->name, PREFIX, strlen(PREFIX)) && strstr(e->name, which);
-}
 
 /* Writes one factor as f32, in pieces when it has to be converted. */
 static sn_status write_factor(const sn_session *s, sn_st_writer *w, size_t index, sn_pid p) {
@@ -41,13 +35,18 @@ static sn_status write_tensors(const sn_session *s, sn_st_writer *w) {
     const sn_job *job = s->job;
     size_t index = 0;
     SN_TRY(sn_st_add_metadata(w, "format", "pt"));
-    for (size_t p = 0; p < job->n_persistent; p++)
-        if (is_factor(&job->persistent[p], ".lora_"))
-            SN_TRY(sn_st_add_tensor(w, job->persistent[p].name, SN_F32, &job->persistent[p].shape));
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        const sn_persistent *e = &job->persistent[p];
+        char name[SN_ADAPTER_NAME];
+        if (e->adapter_of == SN_NONE) continue;
+        if (!sn_adapter_tensor_name(job->persistent[e->adapter_of].name, e->adapter_part, name))
+            return sn_fail(SN_ERR_UNSUPPORTED, "%s: PEFT has no name for it", e->name);
+        SN_TRY(sn_st_add_tensor(w, name, SN_F32, &e->shape));
+    }
     if (!w->tensor_count) return sn_fail(SN_ERR_USAGE, "the run has no adapters to export: was it opened with --lora or --qlora?");
     SN_TRY(sn_st_write_begin(w));
     for (size_t p = 0; p < job->n_persistent; p++)
-        if (is_factor(&job->persistent[p], ".lora_")) SN_TRY(write_factor(s, w, index++, (sn_pid)p));
+        if (job->persistent[p].adapter_of != SN_NONE) SN_TRY(write_factor(s, w, index++, (sn_pid)p));
     return sn_st_write_finish(w);
 }
 
@@ -79,6 +78,13 @@ static size_t modules_of_leaf(const sn_model_config *c, const char *leaf) {
     return count;
 }
 
+/* The module of the weight that entry p is the first part of an adapter of. */
+static bool adapted_module(const sn_job *job, size_t p, char module[256]) {
+    const sn_persistent *e = &job->persistent[p];
+    return e->adapter_of != SN_NONE && e->adapter_part == SN_ADAPTER_DOWN &&
+           module_of(job->persistent[e->adapter_of].name, ".weight", module);
+}
+
 /* Appends target_modules: the leaf where all of its modules are adapted, else each module by its whole name. */
 static sn_status add_targets(const sn_session *s, sn_str *text) {
     const sn_job *job = s->job;
@@ -89,11 +95,9 @@ static sn_status add_targets(const sn_session *s, sn_str *text) {
         char module[256], other[256];
         size_t adapted = 0, index;
         bool added;
-        if (!is_factor(&job->persistent[p], ".lora_A.") || !module_of(job->persistent[p].name + strlen(PREFIX), ".lora_A.weight", module))
-            continue;
+        if (!adapted_module(job, p, module)) continue;
         for (size_t q = 0; q < job->n_persistent; q++)
-            if (is_factor(&job->persistent[q], ".lora_A.") && module_of(job->persistent[q].name + strlen(PREFIX), ".lora_A.weight", other))
-                adapted += !strcmp(leaf_of(other), leaf_of(module));
+            if (adapted_module(job, q, other)) adapted += !strcmp(leaf_of(other), leaf_of(module));
         const char *target = adapted == modules_of_leaf(s->model->config, leaf_of(module)) ? leaf_of(module) : module;
         status = sn_names_add(&listed, target, strlen(target), &index, &added);
         if (status != SN_OK || !added) continue;
