@@ -117,6 +117,16 @@ static void refusals(void **state) {
     c.attrs.i[SN_CAST_DTYPE] = SN_F32;
     c.in[0].dtype = SN_I32;
     assert_int_equal(sn_op_cast.shape(&c), SN_ERR_UNSUPPORTED);
+    c.in[0] = (sn_tensor){NULL, SN_F32, sn_shape_of(2, 64)}; /* into a value of another form or shape */
+    c.n_in = 2;
+    c.in[1] = (sn_tensor){NULL, SN_BF16, sn_shape_of(2, 64)};
+    assert_int_equal(sn_op_cast.shape(&c), SN_ERR_SHAPE);
+    assert_non_null(strstr(sn_error_text(), "into"));
+    c.in[1] = (sn_tensor){NULL, SN_F32, sn_shape_of(3, 64)};
+    assert_int_equal(sn_op_cast.shape(&c), SN_ERR_SHAPE);
+    c.in[1].shape = c.in[0].shape;
+    assert_ok(sn_op_cast.shape(&c));
+    assert_int_equal(c.out[0].shape.rank, 0);
 }
 
 static void rows_of_blocks_stay_whole(void **state) {

@@ -25,6 +25,22 @@ static void every_size(void **state) {
     op_free_call(&c);
 }
 
+static void into_a_value(void **state) {
+    (void)state;
+    sn_call c = {0};
+    c.in[0] = op_tensor(SN_F32, sn_shape_of(3, 7), 1, 2);
+    c.in[1] = op_tensor(SN_F32, sn_shape_of(3, 7), 2, 2);
+    op_prepare(&sn_op_copy, &c, 2);
+    assert_int_equal(c.out[0].shape.rank, 0);
+    op_same_bits(&sn_op_copy, &c);
+    assert_memory_equal(c.in[1].data, c.in[0].data, 3 * 7 * 4);
+    c.in[1].shape = sn_shape_of(7, 3);
+    op_refused(&sn_op_copy, &c, 2, "into");
+    c.in[1] = (sn_tensor){.data = c.in[1].data, .dtype = SN_F16, .shape = sn_shape_of(3, 7)};
+    op_refused(&sn_op_copy, &c, 2, "into");
+    op_free_call(&c);
+}
+
 static void refuses(void **state) {
     (void)state;
     sn_call c = {.in = {{.dtype = SN_F32, .shape = sn_shape_of(2, 3)}}};
@@ -35,6 +51,6 @@ static void refuses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_size), cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_size), cmocka_unit_test(into_a_value), cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
