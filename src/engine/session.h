@@ -14,6 +14,7 @@ typedef struct sn_session {
     sn_plan *plan;
     sn_run *run;
     bool exports; /* writes a whole model at its end: see engine/reserved.c */
+    uint64_t files; /* bytes of checkpoints and exports on disk */
 } sn_session;
 
 /* Device and mesh from the recipe (device, threads, thread_ranks). */
