@@ -2,18 +2,23 @@
 # snug against its peers in one run on this machine; prints ratios, and the processor's flags. Needs a quiet machine.
 #
 #     bench/compare.sh train|generate MODEL.gguf HF_FOLDER PYTHON
+#     bench/compare.sh start MODEL.gguf                     snug alone: from the command to its first training step
 #
 # HF_FOLDER: the same weights, dequantised (snug merge --to folder makes it, or transformers' gguf_file=). PYTHON: an
 # interpreter with torch, transformers, peft, llama_cpp. Results with their commands are kept in bench/results/.
 set -eu
-what=$1 gguf=$2 folder=$3 python=$4
+what=$1 gguf=$2 folder=${3:-} python=${4:-python3}
 root=$(cd "$(dirname "$0")/.." && pwd)
 snug=$root/build/release/snug
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 echo "# $(date -u +%F) bench/compare.sh $what, $(nproc) processors: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), load $(cut -d' ' -f1 /proc/loadavg)"
 echo "# flags: $(grep -m1 '^flags' /proc/cpuinfo | tr ' ' '\n' | grep -E '^(avx2|fma|f16c|avx512f|avx512bw|avx512_bf16|avx512_vnni|amx_bf16|amx_int8)$' | tr '\n' ' ')"
-echo "# snug $(git -C "$root" rev-parse --short HEAD), $("$python" -c 'import torch, transformers, peft, llama_cpp; print("torch", torch.__version__, "transformers", transformers.__version__, "peft", peft.__version__, "llama-cpp-python", llama_cpp.__version__)' 2>/dev/null)"
+if [ "$what" = start ]; then
+  echo "# snug $(git -C "$root" rev-parse --short HEAD)"
+else
+  echo "# snug $(git -C "$root" rev-parse --short HEAD), $("$python" -c 'import torch, transformers, peft, llama_cpp; print("torch", torch.__version__, "transformers", transformers.__version__, "peft", peft.__version__, "llama-cpp-python", llama_cpp.__version__)' 2>/dev/null)"
+fi
 
 rows() { # length count: ready-made ids
   "$python" - "$1" "$2" <<'PY'
@@ -40,6 +45,49 @@ print(json.dumps({"what": f"snug {mode} {precision} {rows}x{length}", "tokens_pe
                   "planned_mib": summary["planned_bytes"] / 2**20, "first_step_s": summary["start_seconds"]}))
 PY
 }
+
+# Seconds from the command to the beginning and to the end of the first step, and the processor seconds taken by then. `cold`: no
+# index of the data yet, no page of the model in memory; `warm`: both. The spread of the runs matters on a virtual machine: memory
+# that its host has to find first comes far slower than memory that was in use a moment ago.
+start_once() { # mode data state
+  if [ "$3" = cold ]; then
+    rm -f "$2.snug-idx"
+    dd of="$gguf" oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null
+  fi
+  rm -rf "$work/out"
+  "$python" - "$snug" "$gguf" "$work/out" "$1" "$2" "$3" <<'PY'
+import json, os, subprocess, sys, time
+snug, gguf, out, mode, data, state = sys.argv[1:]
+begin = time.monotonic()
+p = subprocess.Popen([snug, "train", gguf, f"--{mode}", "--data", data, "--out", out, "--cutoff-len", "256", "--per-device-train-batch-size", "4",
+                      "--max-steps", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+text = ""
+for line in p.stderr:
+    text += line
+    if line.startswith("step 1/"):
+        break
+else:
+    sys.exit(text)
+end = time.monotonic() - begin
+user, system = (int(x) / os.sysconf("SC_CLK_TCK") for x in open(f"/proc/{p.pid}/stat").read().rpartition(")")[2].split()[11:13])
+p.kill()
+p.wait()
+step = json.loads(open(f"{out}/metrics.jsonl").readline())
+print(json.dumps({"what": f"start {mode} {os.path.basename(data)} {state}", "first_step_begins_s": round(end - step["tokens"] / step["tokens_per_s"], 3),
+                  "first_step_ends_s": round(end, 3), "user_s": round(user, 2), "system_s": round(system, 2)}))
+PY
+}
+
+if [ "$what" = start ]; then
+  rows 256 6000 >"$work/ids.jsonl"
+  cp "$root/examples/support.jsonl" "$work/text.jsonl"
+  for mode in full lora qlora; do
+    for data in text ids; do
+      for state in cold warm warm; do start_once $mode "$work/$data.jsonl" $state; done
+    done
+  done
+  exit
+fi
 
 if [ "$what" = train ]; then
   for mode in full lora; do

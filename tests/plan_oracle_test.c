@@ -74,7 +74,7 @@ static void random_orders_change_no_bit(void **state) {
 static void recompute_is_bit_exact(void **state) {
     (void)state;
     static const char *const bases[] = {"seed=1", "lora=on lora_dropout=0.2", "precision=bf16", "gradient_accumulation_steps=2"};
-    static const char *const kinds[] = {"none", "light", "attention", "every:1", "every:2", "all"};
+    static const char *const kinds[] = {"none", "light", "selective", "attention", "every:1", "every:2", "all"};
     for (size_t b = 0; b < sizeof bases / sizeof bases[0]; b++) {
         outcome first, other;
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {

@@ -19,11 +19,14 @@ static bool is_state(const sn_job *job, sn_pid p) {
     return e->class_of == SN_CLASS_WEIGHTS && e->trainable && (sn_job_master(job, p) == SN_NONE || e->rest.form != SN_F32);
 }
 
-uint64_t sn_checkpoint_bytes(const sn_session *s) {
+uint64_t sn_checkpoint_bytes(const sn_job *job) {
     uint64_t sum = 0;
-    for (size_t p = 0; p < s->job->n_persistent; p++)
-        if (is_state(s->job, (sn_pid)p)) sum += s->plan->persistent[p].bytes;
-    return sum + 65536;
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        const sn_persistent *e = &job->persistent[p];
+        size_t bytes;
+        if (is_state(job, (sn_pid)p) && sn_shape_bytes(&e->shape, e->rest.form, &bytes)) sum += bytes;
+    }
+    return sum + 65536; /* names, manifest */
 }
 
 static sn_status write_state(const sn_session *s, const char *path, sn_str *tensors) {

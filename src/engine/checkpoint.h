@@ -28,6 +28,6 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
 sn_status sn_checkpoint_load(const sn_session *s, const char *out_dir, sn_counters *counters, const char *digest, bool *found);
 
 /* Bytes that one checkpoint takes on disk. */
-uint64_t sn_checkpoint_bytes(const sn_session *s);
+uint64_t sn_checkpoint_bytes(const sn_job *job);
 
 #endif

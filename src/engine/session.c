@@ -21,7 +21,7 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
 }
 
 sn_status sn_session_plan(sn_session *s) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports), .staging = s->exports ? SN_STAGING_BYTES : 0, .reuse = true};
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports), .files = s->files, .staging = s->exports ? SN_STAGING_BYTES : 0, .reuse = true};
     return sn_plan_make(s->job, &request, &s->plan);
 }
 

@@ -14,6 +14,7 @@ typedef struct sn_session {
     sn_plan *plan;
     sn_run *run;
     bool exports; /* writes a whole model at its end: see engine/reserved.c */
+    uint64_t files; /* bytes of checkpoints and exports on disk */
 } sn_session;
 
 /* Bytes of the device's transient arena in which exporting a whole model makes its tiles; part of the plan of every session

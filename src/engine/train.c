@@ -70,7 +70,7 @@ static sn_status resume(sn_training *t) {
 }
 
 static sn_status check_disk(const sn_training *t) {
-    uint64_t free_bytes, need = sn_checkpoint_bytes(&t->session) * 2;
+    uint64_t free_bytes, need = t->session.files;
     SN_TRY(sn_disk_free(t->out_dir, &free_bytes));
     if (need > free_bytes)
         return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, checkpoints and export need %llu", t->out_dir, (unsigned long long)free_bytes, (unsigned long long)need);

@@ -7,7 +7,8 @@
 #include "engine/train_state.h"
 
 static sn_status open_dataset(sn_training *t, const char *path, sn_dataset **out) {
-    sn_dataset_options o = {.path = path, .cutoff_len = t->cutoff, .encoder = t->model->tokenizer ? &t->encoder : NULL, .chat_template = t->chat_template, .eos_token = t->eos_text};
+    sn_dataset_options o = {.path = path, .cutoff_len = t->cutoff, .encoder = t->model->tokenizer ? &t->encoder : NULL, .chat_template = t->chat_template, .eos_token = t->eos_text,
+                            .threads = t->session.device.shape.threads * t->ranks};
     SN_TRY(sn_dataset_open(&o, out));
     const sn_dataset_info *info = sn_dataset_get_info(*out);
     sn_info("%s: %llu rows, %llu tokens, %llu of them labels", path, (unsigned long long)info->rows, (unsigned long long)info->tokens,

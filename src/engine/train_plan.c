@@ -3,11 +3,28 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/checkpoint.h"
 #include "engine/train.h"
 
 static bool wants_evaluation(const sn_options *r) {
     const char *eval_data = sn_options_string(r, "eval_data");
     return sn_options_float(r, "eval_fraction") > 0 || (eval_data && *eval_data);
+}
+
+/* What the run leaves on disk at most: checkpoints (a new one is whole before the oldest goes), the result in f32. */
+static uint64_t file_bytes(const sn_job *job, const sn_options *recipe) {
+    int64_t kept = sn_options_int(recipe, "save_total_limit");
+    uint64_t checkpoints = 1 + (sn_options_int(recipe, "save_steps") > 0 && kept > 0 ? (uint64_t)kept : sn_options_bool(recipe, "resume"));
+    bool adapters = sn_job_trains_adapters(job);
+    uint64_t trained = 0, all = 0;
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        const sn_persistent *e = &job->persistent[p];
+        size_t bytes;
+        if (e->class_of != SN_CLASS_WEIGHTS || !sn_shape_bytes(&e->shape, SN_F32, &bytes)) continue;
+        all += bytes;
+        if (e->trainable) trained += bytes;
+    }
+    return checkpoints * sn_checkpoint_bytes(job) + (adapters ? trained : all) + (sn_options_bool(recipe, "gguf") ? all : 0);
 }
 
 static sn_status plan_training(sn_session *s, sn_model *model, const sn_options *recipe, const char *stop_after) {
@@ -22,6 +39,7 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
     sn_parameters parameters = sn_model_parameters(model);
     SN_TRY(sn_job_for_training(model->config, parameters.find ? &parameters : NULL, &shape, recipe, &s->cluster, stop_after, &s->job));
     s->exports = !sn_job_trains_adapters(s->job) || sn_options_bool(recipe, "gguf");
+    s->files = file_bytes(s->job, recipe);
     return SN_OK;
 }
 

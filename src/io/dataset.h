@@ -48,6 +48,7 @@ typedef struct sn_dataset_options {
     const char *bos_token, *eos_token;     /* texts that the template may use; NULL: undefined */
     bool escape_special; /* control tokens written in `text` rows stay text; else they are parsed, as reference tokenizers do.
                             In plain text files and in conversations they always stay text. */
+    int threads;         /* that build an index; 0: 1 */
 } sn_dataset_options;
 
 typedef struct sn_dataset_info {

@@ -3,6 +3,7 @@
 #define SN_IO_DATASET_IMPL_H
 
 #include "base/hash.h"
+#include "base/team.h"
 #include "io/dataset.h"
 
 typedef enum sn_file_kind { SN_FILE_TEXT, SN_FILE_LINES, SN_FILE_ARRAY } sn_file_kind;
@@ -32,8 +33,28 @@ typedef enum sn_row_outcome { SN_ROW_USED, SN_ROW_EMPTY, SN_ROW_NO_LOSS } sn_row
 /* A row's JSON to ids and shifted labels, cut to cutoff_len. `where` stands in messages. */
 sn_status sn_sample_make(const sn_dataset_options *o, int64_t now, const char *where, const char *json, size_t size, sn_sample *s,
                          sn_row_outcome *outcome, bool *truncated);
+/* The row when it is an object of flat lists of integers with input_ids among them; else *done is false and *s holds nothing of use.
+ * Labels are unshifted; without any, s->labels is empty. */
+sn_status sn_sample_ready_made(const char *json, size_t size, sn_sample *s, bool *done, bool *has_labels);
 /* A chunk of a plain text to ids, with BOS before the first and EOS after the last. */
 sn_status sn_sample_chunk(const sn_dataset_options *o, bool first, bool last, const char *text, size_t size, sn_ids *ids);
+
+/* Counts rows in batches, on o.threads threads; rows keep the order in which they were added. */
+typedef struct sn_row_counter sn_row_counter;
+typedef struct sn_counted_row {
+    const char *text;
+    uint64_t offset, line;
+    size_t size, tokens, labels;
+    sn_status status;
+    sn_row_outcome outcome; /* of plain text always SN_ROW_USED */
+    bool truncated;
+} sn_counted_row;
+/* header.kind and header.now of d stand already. d must outlive the counter. */
+sn_status sn_counter_open(const sn_dataset *d, sn_row_counter **out);
+/* The next rows of the reader, as many as a batch holds, counted; *n is 0 behind the last. When a row fails, the error is the one
+ * that reading row by row would meet first. *rows is valid until the next call, their texts are not for use. */
+sn_status sn_counter_next(sn_row_counter *c, sn_row_reader *r, sn_counted_row **rows, size_t *n);
+void sn_counter_close(sn_row_counter *c);
 
 /* The index: a header, then one entry a row (of plain text: a chunk). */
 typedef struct sn_index_entry {

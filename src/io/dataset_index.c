@@ -100,52 +100,35 @@ static sn_status flush(writer *w) {
     return sn_file_write_at(w->fd, w->path, at, w->block, n);
 }
 
-static sn_status add_entry(writer *w, uint64_t offset, size_t size, size_t tokens, size_t labels, uint64_t line) {
-    sn_index_header *h = &w->d->header;
-    w->block[w->count++] = (sn_index_entry){offset, h->tokens, (uint32_t)size, (uint32_t)tokens, (uint32_t)labels, (uint32_t)line};
-    h->entries++;
-    h->tokens += tokens;
-    h->labels += labels;
-    return w->count == BLOCK ? flush(w) : SN_OK;
-}
-
-static sn_status add_row(writer *w, const sn_row_reader *r, sn_sample *s, uint64_t offset, const char *text, size_t size) {
+static sn_status add_row(writer *w, const sn_counted_row *r) {
     sn_index_header *h = &w->d->header;
     h->seen++;
-    if (r->kind == SN_FILE_TEXT) {
-        s->ids.size = 0;
-        SN_TRY(sn_sample_chunk(&w->d->o, offset == 0, offset + size == r->file_size, text, size, &s->ids));
-        return add_entry(w, offset, size, s->ids.size, 0, r->line);
-    }
-    char where[320];
-    size_t labels = 0;
-    sn_row_outcome outcome;
-    bool cut;
-    snprintf(where, sizeof where, "%.280s:%llu", w->d->path, (unsigned long long)r->line);
-    SN_TRY(sn_sample_make(&w->d->o, h->now, where, text, size, s, &outcome, &cut));
-    h->empty += outcome == SN_ROW_EMPTY;
-    h->no_loss += outcome == SN_ROW_NO_LOSS;
-    if (outcome != SN_ROW_USED) return SN_OK;
-    h->truncated += cut;
-    for (size_t i = 0; i < s->labels.size; i++) labels += s->labels.data[i] != SN_IGNORE_LABEL;
-    return add_entry(w, offset, size, s->ids.size, labels, r->line);
+    h->empty += r->outcome == SN_ROW_EMPTY;
+    h->no_loss += r->outcome == SN_ROW_NO_LOSS;
+    if (r->outcome != SN_ROW_USED) return SN_OK;
+    h->truncated += r->truncated;
+    w->block[w->count++] =
+        (sn_index_entry){r->offset, h->tokens, (uint32_t)r->size, (uint32_t)r->tokens, (uint32_t)r->labels, (uint32_t)r->line};
+    h->entries++;
+    h->tokens += r->tokens;
+    h->labels += r->labels;
+    return w->count == BLOCK ? flush(w) : SN_OK;
 }
 
 static sn_status write_entries(writer *w) {
     sn_row_reader r;
-    sn_sample sample = {0};
-    uint64_t offset;
-    const char *text;
-    size_t size;
+    sn_row_counter *counter = NULL;
+    sn_counted_row *rows;
+    size_t n = 1;
     sn_status s = sn_rows_start(&r, w->d->path, w->d->fd, w->d->file_size, chunk_bytes(w->d));
-    for (; s == SN_OK;) {
-        s = sn_rows_next(&r, &offset, &text, &size);
-        if (s != SN_OK || !text) break;
-        s = add_row(w, &r, &sample, offset, text, size);
+    if (s == SN_OK) s = sn_counter_open(w->d, &counter);
+    while (s == SN_OK && n) {
+        s = sn_counter_next(counter, &r, &rows, &n);
+        for (size_t i = 0; i < n && s == SN_OK; i++) s = add_row(w, &rows[i]);
     }
     if (s == SN_OK) s = flush(w);
     sn_rows_end(&r);
-    sn_sample_free(&sample);
+    sn_counter_close(counter);
     return s;
 }
 

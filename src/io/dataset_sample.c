@@ -242,10 +242,19 @@ static void finish(row *r, sn_row_outcome *outcome, bool *truncated) {
 sn_status sn_sample_make(const sn_dataset_options *o, int64_t now, const char *where, const char *json, size_t size, sn_sample *s,
                          sn_row_outcome *outcome, bool *truncated) {
     json_error_t e;
+    row r = {.o = o, .now = now, .where = where, .s = s};
+    bool done, has_labels;
+    SN_TRY(sn_sample_ready_made(json, size, s, &done, &has_labels));
+    if (done) {
+        r.own = s->ids.size;
+        if (!has_labels) SN_TRY(label(&r, true));
+        finish(&r, outcome, truncated);
+        return SN_OK;
+    }
     s->ids.size = s->labels.size = 0;
     json_t *value = json_loadb(json, size, JSON_ALLOW_NUL, &e);
     if (!value) return sn_fail(SN_ERR_DATA, "%s: not JSON: %s (column %d)", where, e.text, e.column);
-    row r = {.o = o, .now = now, .where = where, .json = value, .s = s};
+    r.json = value;
     sn_status status = by_format(&r);
     if (status == SN_OK) finish(&r, outcome, truncated);
     json_decref(value);

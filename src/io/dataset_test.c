@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "io/dataset_fake.h"
+#include "io/dataset_impl.h"
 #include "io/gguf.h"
 
 static const char chatml[] =
@@ -275,6 +276,109 @@ static void the_index_is_kept_and_checked(void **state) {
     assert_non_null(strstr(sn_error_text(), "/nonexistent/place"));
 }
 
+/* Batches of more than 1 MiB, of more rows than a batch holds, and a row that is longer than a batch. */
+static void add_many_rows(sn_str *text) {
+    for (int i = 0; i < 3000; i++) {
+        if (i % 3 == 0) sn_str_printf(text, "{\"input_ids\": [%d, %d, 7], \"labels\": [-100, 5, %d]}\n", i, i + 1, i % 2 ? -100 : 9);
+        else sn_str_printf(text, "{\"text\": \"row %d%s\"}\n%s", i, i % 7 ? "" : " is longer", i % 11 ? "" : "\n{\"text\": \"\"}\n");
+        if (i != 1500 && i != 2999) continue;
+        sn_str_add(text, "{\"text\": \"");
+        for (int k = 0; k < (i == 1500 ? 1100000 : 900000); k++) sn_str_char(text, (char)('a' + k % 26));
+        sn_str_add(text, "\"}\n");
+    }
+    assert_false(text->failed);
+}
+
+static void threads_build_the_same_index(void **state) {
+    (void)state;
+    sn_dataset *d;
+    sn_str text = {0};
+    sn_dataset_info one = {0};
+    char bad[64];
+    add_many_rows(&text);
+    for (int threads = 0; threads < 4; threads++) {
+        const char *path = write_file("threads.jsonl", text.data, text.size);
+        char index[800];
+        snprintf(index, sizeof index, "%s.%d.idx", path, threads);
+        unlink(index);
+        assert_ok(sn_dataset_open(
+            &(sn_dataset_options){.path = path, .index_path = index, .cutoff_len = 12, .encoder = &bytes, .threads = threads}, &d));
+        const sn_dataset_info *info = sn_dataset_get_info(d);
+        assert_true(info->built);
+        if (!threads) one = *info;
+        assert_memory_equal(info, &one, sizeof one);
+        assert_int_equal(info->seen, 3002 + 182);
+        assert_int_equal(info->empty, 182);
+        sn_dataset_close(d);
+    }
+    sn_str_add(&text, "{\"text\": 1}\n");
+    for (int i = 0; i < 40; i++) sn_str_add(&text, "{\"text\": \"fine\"}\n{\"text\": \n");
+    assert_int_equal(open_text("t.jsonl", text.data, (sn_dataset_options){.cutoff_len = 12, .threads = 3}, &d), SN_ERR_DATA);
+    snprintf(bad, sizeof bad, "t.jsonl:%d: \"text\" is not a string", 3002 + 2 * 182 + 1);
+    if (!strstr(sn_error_text(), bad)) fail_msg("%s, wanted %s", sn_error_text(), bad);
+    /* A file that breaks off behind a bad row: the row comes first, with any number of threads. */
+    assert_int_equal(
+        open_text("t.json", "[{\"text\": \"ab\"}, {\"text\": 2}, 3]", (sn_dataset_options){.cutoff_len = 12, .threads = 3}, &d),
+        SN_ERR_DATA);
+    assert_non_null(strstr(sn_error_text(), "t.json:2: \"text\" is not a string"));
+    assert_int_equal(open_text("t.json", "[{\"text\": \"ab\"}, 3]", (sn_dataset_options){.cutoff_len = 12, .threads = 3}, &d), SN_ERR_DATA);
+    assert_non_null(strstr(sn_error_text(), "element 2: expected an object"));
+    sn_str_free(&text);
+}
+
+/* The one-pass reader takes flat rows and leaves all else to the JSON reader: both say the same. */
+static void ready_made_rows(void **state) {
+    (void)state;
+    static const struct {
+        const char *row;
+        bool done, labels;
+        size_t n;
+    } cases[] = {
+        {"{\"input_ids\": [1, 20, 300], \"labels\": [-100, 0, 999999999]}", true, true, 3},
+        {" { \"attention_mask\":[1 ,1],\r\n\"input_ids\":[4,\t5 ] } ", true, false, 2},
+        {"{\"input_ids\":[]}", true, false, 0},
+        {"{\"input_ids\":[1,2],\"labels\":[]}", false, false, 0},
+        {"{\"input_ids\":[1,2],\"labels\":[1]}", false, false, 0},
+        {"{\"input_ids\":[1,2],\"input_ids\":[1,2]}", false, false, 0},
+        {"{\"input_ids\":[1],\"labels\":[1],\"labels\":[1]}", false, false, 0},
+        {"{\"input_ids\":[1,2],\"labels\":null}", false, false, 0},
+        {"{\"input_ids\":[1,2],\"text\":\"x\"}", false, false, 0},
+        {"{\"labels\":[1,2]}", false, false, 0},
+        {"{\"input_ids\":[01]}", false, false, 0},
+        {"{\"input_ids\":[-0]}", false, false, 0},
+        {"{\"input_ids\":[1.5]}", false, false, 0},
+        {"{\"input_ids\":[1e2]}", false, false, 0},
+        {"{\"input_ids\":[- 1]}", false, false, 0},
+        {"{\"input_ids\":[-100]}", false, false, 0},
+        {"{\"input_ids\":[1],\"labels\":[-99]}", false, false, 0},
+        {"{\"input_ids\":[2147483647]}", false, false, 0}, /* an id, but with ten digits */
+        {"{\"input_ids\":[1,]}", false, false, 0},
+        {"{\"input_ids\":[1]},", false, false, 0},
+        {"{\"input_ids\":[1],}", false, false, 0},
+        {"{\"input_ids\":[1]", false, false, 0},
+        {"{\"input_ids \":[1]}", false, false, 0},
+        {"{\"input_ids", false, false, 0},
+        {"{\"input_ids\":[1", false, false, 0},
+        {"{\"input_ids\":[-", false, false, 0},
+        {"{}", false, false, 0},
+        {"", false, false, 0},
+    };
+    sn_sample s = {0};
+    bool done, labels;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t n = strlen(cases[i].row);
+        char *exact = malloc(n ? n : 1); /* no byte behind the text may be read */
+        memcpy(exact, cases[i].row, n);
+        assert_ok(sn_sample_ready_made(exact, n, &s, &done, &labels));
+        if (done != cases[i].done || (done && (labels != cases[i].labels || s.ids.size != cases[i].n))) fail_msg("%s", cases[i].row);
+        free(exact);
+    }
+    assert_ok(sn_sample_ready_made(cases[0].row, strlen(cases[0].row), &s, &done, &labels));
+    assert_memory_equal(s.ids.data, ((int32_t[]){1, 20, 300}), 12);
+    assert_memory_equal(s.labels.data, ((int32_t[]){-100, 0, 999999999}), 12);
+    sn_sample_free(&s);
+}
+
 static void allocations_may_fail(void **state) {
     (void)state;
     sn_chat_template *t = template_of(chatml);
@@ -358,6 +462,8 @@ int main(void) {
         cmocka_unit_test(malformed_rows_name_their_line),
         cmocka_unit_test(plain_text_is_one_stream),
         cmocka_unit_test(the_index_is_kept_and_checked),
+        cmocka_unit_test(threads_build_the_same_index),
+        cmocka_unit_test(ready_made_rows),
         cmocka_unit_test(allocations_may_fail),
         cmocka_unit_test(a_real_model),
     };

@@ -1,5 +1,7 @@
 /* Quantised weights used as they are: a frozen weight rests in the form of its file, and ops that take that form read
- * it directly. With LoRA this is QLoRA (Dettmers et al. 2023, arXiv 2305.14314), here with GGUF's block formats.
+ * it directly. Against f32 activations this gives the bits of the weight widened to f32, so beside adapters a quantised
+ * file's weights stay as they are unless `keep_quantised` says otherwise; in 16 bits it has to be asked for. With LoRA
+ * this is QLoRA (Dettmers et al. 2023, arXiv 2305.14314), here with GGUF's block formats.
  * For generation, activations may be quantised too (activations = q8): the use of a matmul's input gets an 8-bit form,
  * and integer products do the work; llama.cpp computes this way. */
 #include <string.h>
@@ -48,11 +50,13 @@ static void set_form(sn_job *job, sn_pid p, sn_dtype form) {
 
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
-    if (!sn_options_bool(recipe, "qlora") && !sn_options_bool(recipe, "keep_quantised")) return SN_OK;
+    bool asked = sn_options_bool(recipe, "qlora") || sn_options_bool(recipe, "keep_quantised");
+    bool exact = sn_job_trains_adapters(job) && !sn_options_given(recipe, "keep_quantised");
+    if (!asked && !exact) return SN_OK;
     for (size_t p = 0; p < job->n_persistent; p++) {
         sn_persistent *e = &job->persistent[p];
-        if (e->trainable || e->class_of != SN_CLASS_WEIGHTS) continue;
-        if (e->source.file < 0) e->source.form = form_of_shape(e);
+        if (e->trainable || e->class_of != SN_CLASS_WEIGHTS || (!asked && e->rest.form != SN_F32)) continue;
+        if (e->source.file < 0 && asked) e->source.form = form_of_shape(e);
         if (!sn_dtype_is_quantised(e->source.form)) continue;
         if (all_uses_accept(job, (sn_pid)p, e->source.form)) set_form(job, (sn_pid)p, e->source.form);
     }

@@ -1,7 +1,8 @@
 /* Activation recomputation: backward uses are fed by clones of forward nodes, so that what the originals made dies in
  * forward. A clone is the same kernel on the same inputs with the same random site, hence the same bits. Either all nodes
- * of a segment are cloned (Chen et al. 2016, arXiv 1604.06174), or only light ones whose inputs backward needs anyway:
- * norms and activation functions, which cost memory but hardly any time. */
+ * of a segment are cloned (Chen et al. 2016, arXiv 1604.06174), or only nodes whose inputs backward needs anyway: light ones
+ * (norms and activation functions, which cost memory but hardly any time), and the attention op too (selective: Korthikanti
+ * et al. 2022, arXiv 2205.05198). */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,10 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "recompute", .often = true, .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "light", .metavar = "none|light|attention|every:k|all",
+    {.key = "recompute", .often = true, .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "light", .metavar = "none|light|selective|attention|every:k|all",
      .help = "what backward computes again instead of keeping"}};
 
-typedef enum mode { NONE, LIGHT, ATTENTION, BLOCKS } mode;
+typedef enum mode { NONE, LIGHT, SELECTIVE, ATTENTION, BLOCKS } mode;
 
 typedef struct recompute {
     mode mode;
@@ -24,21 +25,24 @@ typedef struct recompute {
     size_t n_values;
 } recompute;
 
-/* What a node is made again with; -1: nothing. LIGHT knows no segments, but shares clones only within a block. */
+static bool by_op(const recompute *r) { return r->mode == LIGHT || r->mode == SELECTIVE; }
+
+/* What a node is made again with; -1: nothing. By op there are no segments, but clones are shared only within a block. */
 static int segment_of(const recompute *r, const sn_node *n) {
-    if (r->mode == LIGHT) return n->layer + 1;
+    if (by_op(r)) return n->layer + 1;
     if (n->layer < 0) return -1;
     if (r->mode == ATTENTION) return n->part == SN_PART_ATTENTION ? n->layer : -1;
     return n->layer / r->every;
 }
 
-static bool is_light(const recompute *r, sn_vid v) {
+static bool is_chosen(const recompute *r, sn_vid v) {
     const sn_value *x = &r->g->values[v];
     if (v >= r->n_values || x->producer == SN_NONE || x->persistent != SN_NONE) return false;
     const sn_node *n = &r->g->nodes[x->producer];
-    if (n->phase != SN_PHASE_FORWARD || !sn_ops[n->op]->light) return false;
+    bool chosen = sn_ops[n->op]->light || (r->mode == SELECTIVE && n->op == SN_OP_attention);
+    if (n->phase != SN_PHASE_FORWARD || !chosen) return false;
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i].value != SN_NONE && !r->kept[n->in[i].value] && !is_light(r, n->in[i].value)) return false;
+        if (n->in[i].value != SN_NONE && !r->kept[n->in[i].value] && !is_chosen(r, n->in[i].value)) return false;
     return true;
 }
 
@@ -49,7 +53,7 @@ static sn_vid clone_value(recompute *r, sn_vid v, int segment) {
     if (r->clone_of[v] != SN_NONE) return r->clone_of[v];
     sn_nid origin = g->values[v].producer;
     sn_node n = g->nodes[origin];
-    if (n.phase != SN_PHASE_FORWARD || segment_of(r, &n) != segment || (r->mode == LIGHT && !is_light(r, v))) return v;
+    if (n.phase != SN_PHASE_FORWARD || segment_of(r, &n) != segment || (by_op(r) && !is_chosen(r, v))) return v;
     sn_use in[SN_MAX_IN];
     sn_vid out[SN_MAX_OUT];
     for (int i = 0; i < n.n_in; i++) {
@@ -122,21 +126,23 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     int every = 1;
     if (!strcmp(text, "none") || !strcmp(text, "off") || !strcmp(text, "false")) how = NONE;
     else if (!strcmp(text, "light")) how = LIGHT;
+    else if (!strcmp(text, "selective")) how = SELECTIVE;
     else if (!strcmp(text, "attention")) how = ATTENTION;
     else if (!strncmp(text, "every:", 6)) {
         char *end;
         long k = strtol(text + 6, &end, 10);
         every = end != text + 6 && !*end && k > 0 && k <= INT_MAX ? (int)k : -1;
     } else if (strcmp(text, "all") && strcmp(text, "on") && strcmp(text, "true")) every = -1;
-    if (every < 0) return sn_fail(SN_ERR_USAGE, "recompute is '%s', wanted none, light, attention, every:k or all", text);
+    if (every < 0) return sn_fail(SN_ERR_USAGE, "recompute is '%s', wanted none, light, selective, attention, every:k or all", text);
     for (int k = 0; how != NONE && k < job->n_graphs; k++)
         if (sn_role_trains(job->graphs[k]->role)) SN_TRY(recompute_graph(job->graphs[k], how, every));
     return SN_OK;
 }
 
 static const sn_choice choices[] = {{"recompute", "none", SN_CHOICE_EXACT},      {"recompute", "light", SN_CHOICE_EXACT},
-                                    {"recompute", "attention", SN_CHOICE_EXACT}, {"recompute", "every:4", SN_CHOICE_EXACT},
-                                    {"recompute", "every:2", SN_CHOICE_EXACT},   {"recompute", "all", SN_CHOICE_EXACT}};
+                                    {"recompute", "selective", SN_CHOICE_EXACT}, {"recompute", "attention", SN_CHOICE_EXACT},
+                                    {"recompute", "every:4", SN_CHOICE_EXACT},   {"recompute", "every:2", SN_CHOICE_EXACT},
+                                    {"recompute", "all", SN_CHOICE_EXACT}};
 
 const sn_pass sn_pass_recompute = {.name = "recompute",
                                    .saves = "activations are made again in backward instead of kept",

@@ -93,6 +93,8 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
 
 sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request) {
     for (int t = 0; t < SN_TIER_COUNT; t++) SN_TRY(fill_tier(plan, job, (sn_tier)t, t == SN_TIER_DEVICE ? request->staging : 0));
+    plan->bill.files = request->files;
+    plan->bill.by_tier[SN_TIER_DISK] += request->files;
     size_t tables = sn_job_bytes(job) + plan->n_persistent * sizeof *plan->persistent; /* graphs and programs themselves */
     for (int k = 0; k < plan->n_programs; k++)
         tables += plan->programs[k].program.count * sizeof(sn_instr) + plan->programs[k].program.n_args * sizeof(sn_arg) +
@@ -105,13 +107,14 @@ sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_requ
 void sn_bill_print(const sn_plan *plan, sn_str *out) {
     const sn_bill *b = &plan->bill;
     char x[24], y[24];
-    sn_str_printf(out, "%-16s %16s %16s\n", "", "device", "host");
+    sn_str_printf(out, "%-16s %16s %16s%17s\n", "", "device", "host", b->by_tier[SN_TIER_DISK] ? "disk" : "");
     for (int c = 0; c < SN_CLASS_COUNT; c++) {
         if (!b->by_class[SN_TIER_DEVICE][c] && !b->by_class[SN_TIER_HOST][c]) continue;
         sn_str_printf(out, "%-16s %16s %16s\n", sn_class_name((sn_class)c), sn_bytes_text(b->by_class[SN_TIER_DEVICE][c], x), sn_bytes_text(b->by_class[SN_TIER_HOST][c], y));
     }
     sn_str_printf(out, "%-16s %16s %16s\n", "arenas", sn_bytes_text(b->by_tier[SN_TIER_DEVICE], x), sn_bytes_text(b->by_tier[SN_TIER_HOST], y));
     sn_str_printf(out, "%-16s %16s %16s\n", "reserved", "", sn_bytes_text(b->reserved, y));
+    if (b->files) sn_str_printf(out, "%-16s %16s %16s %16s\n", "files", "", "", sn_bytes_text(b->files, y));
     sn_str_printf(out, "total %s = %llu bytes; the peak is in %s at %s\n", sn_bytes_text(b->total, x), (unsigned long long)b->total, b->peak_program, b->peak_op);
     sn_str_add(out, "largest at the peak:\n");
     for (int i = 0; i < b->n_largest; i++)

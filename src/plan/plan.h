@@ -21,6 +21,7 @@ typedef struct sn_bill {
     uint64_t by_tier[SN_TIER_COUNT];
     uint64_t by_class[SN_TIER_COUNT][SN_CLASS_COUNT]; /* at the device tier's peak; sums to by_tier */
     uint64_t reserved, total; /* total = device + host + reserved */
+    uint64_t files;           /* of by_tier[disk]: checkpoints and exports */
     uint64_t bound;           /* device tier: persistent + the largest sum of live bytes */
     const char *peak_program, *peak_op; /* where the device tier peaks */
     struct {
@@ -86,6 +87,7 @@ typedef struct sn_plan_request {
     sn_device_shape device;
     int rank;               /* index in the mesh */
     uint64_t reserved;      /* bytes that no plan owns (engine/ measures them) */
+    uint64_t files;         /* bytes of checkpoints and exports */
     uint64_t staging;       /* bytes of the transient part that exporting needs */
     bool reuse;             /* false: every value gets its own bytes (the tests' oracle) */
 } sn_plan_request;

@@ -165,8 +165,8 @@ sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *com
     run->comm = comm;
     sn_status s = check_kernels(plan);
     if (s == SN_OK && device->map) s = sn_files_open(plan->files, plan->n_files, &run->files);
-    for (int t = 0; s == SN_OK && device->map && t < SN_TIER_DISK; t++) s = device->map(plan->arena_bytes[t], (void **)&run->base[t]);
     if (s == SN_OK && device->map) s = sn_team_open(plan->device.threads, NULL, &run->team);
+    for (int t = 0; s == SN_OK && device->map && t < SN_TIER_DISK; t++) s = device->map(plan->arena_bytes[t], run->team, (void **)&run->base[t]);
     if (s == SN_OK && device->map) s = start_queues(run);
     if (s != SN_OK) {
         sn_run_close(run);

@@ -11,7 +11,8 @@
 /* A device: how its arenas come to be and what an instruction becomes. */
 typedef struct sn_device {
     sn_device_shape shape;
-    sn_status (*map)(uint64_t bytes, void **base); /* NULL: no memory behind it (null device) */
+    /* Maps and touches `bytes` with the help of a team (NULL: the caller alone). NULL: no memory behind it (null device). */
+    sn_status (*map)(uint64_t bytes, sn_team *team, void **base);
     void (*unmap)(void *base, uint64_t bytes);
 } sn_device;
 
