@@ -1,7 +1,6 @@
 /* PEFT adapter folders. Format: peft's LoraConfig and save_pretrained (adapter_config.json, adapter_model.safetensors). */
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
