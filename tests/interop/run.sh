@@ -18,8 +18,7 @@ run() {
 
 run "export" python tests/interop/export_interop.py $build/export_driver "$model" "$work/export"
 
-# 20 steps of full fine-tuning on ready-made rows of 256 tokens of our own documentation, one row a batch. (Random tokens send the
-# gradient of some steps to ten times its size, where rounding alone moves its norm by 1e-3.)
+# 20 steps of full fine-tuning on ready-made rows of 256 tokens of our own documentation, one row a batch.
 $build/snug merge "$model" --form f32 --out "$work/hf" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 cat docs/*.md docs/passes/*.md >"$work/text.md"
 python - "$work/hf" "$work/text.md" "$work/rows.jsonl" <<'PYTHON'
