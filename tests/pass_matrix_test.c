@@ -46,6 +46,23 @@ static void visit_all(int *choice, int at, int most, visit_fn fn, void *context)
     choice[at] = 0;
 }
 
+/* Models without biases: nothing of size zero is kept, and no instruction has an argument without elements to work on. */
+static void assert_nothing_empty(const sn_plan *plan, const char *options) {
+    for (size_t p = 0; p < plan->n_persistent; p++) assert_true(plan->persistent[p].bytes > 0 || plan->persistent[p].within);
+    for (int k = 0; k < plan->n_programs; k++) {
+        const sn_program *program = &plan->programs[k].program;
+        assert_true(program->count > 0);
+        for (uint32_t i = 0; i < program->count; i++) {
+            const sn_instr *in = &program->instrs[i];
+            for (int a = 0; a < in->n_in + in->n_out; a++) {
+                const sn_arg *arg = a < in->n_in ? &in->in[a] : &in->out[a - in->n_in];
+                for (int d = 0; arg->arena != SN_NO_ARENA && d < arg->shape.rank; d++)
+                    if (arg->shape.d[d] < 1) fail_msg("%s: %s of %s has an empty argument %d", options, in->op, in->name, a);
+            }
+        }
+    }
+}
+
 static void check_plan(const char *options, void *context) {
     for (int family = 0; family < 2; family++) {
         sn_model_config config = family ? tiny_gpt2() : tiny_llama();
@@ -60,6 +77,7 @@ static void check_plan(const char *options, void *context) {
         assert_int_equal(bill->by_tier[SN_TIER_DEVICE], t.plan->arena_bytes[SN_TIER_DEVICE]);
         assert_int_equal(bill->total, bill->by_tier[SN_TIER_DEVICE] + bill->by_tier[SN_TIER_HOST] + bill->reserved);
         assert_null(sn_run_arena(t.run, SN_TIER_DEVICE));
+        assert_nothing_empty(t.plan, options);
         tiny_close(&t);
     }
     ++*(int *)context;

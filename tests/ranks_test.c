@@ -1,5 +1,5 @@
-/* Data parallelism on ranks that are threads: the gradient equals that of one big batch whatever the split (FIELD: loss
- * averaged by micro-batch or by rank), and recomputation, accumulation and ranks compose. */
+/* Data parallelism on ranks that are threads: the gradient equals that of one big batch whatever the split (a mean
+ * of the means of micro-batches or ranks is another number), and recomputation, accumulation and ranks compose. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,15 @@
 /* A run that was stopped, killed or torn goes on as if nothing had been: losses, rates, weights and states are those of a
  * straight run to the bit. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,17 +101,17 @@ static void stop_and_resume(void **state) {
 static void schedule_goes_on(void **state) {
     (void)state;
     static const char *const kinds[] = {"lr_scheduler_type=cosine warmup_steps=5", "lr_scheduler_type=wsd decay_steps=6 warmup_steps=2",
-                                        "lr_scheduler_type=linear"};
-    training_rows(training_path("lr.jsonl"), 9);
-    for (int i = 0; i < 3; i++) {
+                                        "lr_scheduler_type=linear", "lr_scheduler_type=cosine warmup_ratio=0.2 num_train_epochs=2"};
+    training_rows(training_path("lr.jsonl"), 10);
+    for (int i = 0; i < 4; i++) {
         char options[200], resumed[220];
         trained straight, part;
-        snprintf(options, sizeof options, "max_steps=20 %s", kinds[i]);
+        snprintf(options, sizeof options, "%s%s", i < 3 ? "max_steps=20 " : "", kinds[i]); /* the last counts 2 epochs of 10 rows */
         snprintf(resumed, sizeof resumed, "%s resume=on", options);
         training_run(TINY_LLAMA, options, training_path("lr.jsonl"), training_path("lr%d", i), NULL, &straight);
         ok(&straight);
         assert_true(straight.rate[19] != straight.rate[10]);
-        for (int k = 1; k < 20; k += 3) {
+        for (int k = 1; k < 20; k++) {
             stopper s = {.at = k};
             sn_train_hooks hooks = {.step = stop_at, .context = &s, .stop = &s.stop};
             training_run(TINY_LLAMA, options, training_path("lr.jsonl"), training_path("lr%d-%d", i, k), &hooks, &part);
@@ -220,6 +224,116 @@ static void killed_at_random(void **state) {
     assert_same_files("kill-straight", "kill", true);
 }
 
+#ifdef __x86_64__
+enum { FAULT_KILL, FAULT_FULL };
+
+static bool changes_files(long call) {
+    static const long calls[] = {SYS_write,     SYS_writev, SYS_pwrite64, SYS_fsync,     SYS_fdatasync,
+                                 SYS_ftruncate, SYS_rename, SYS_renameat, SYS_unlink,    SYS_unlinkat,
+                                 SYS_mkdir,     SYS_rmdir,  SYS_mkdirat,  SYS_fallocate, SYS_renameat2};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        if (calls[i] == call) return true;
+    return false;
+}
+
+static bool needs_room(long call) { return call == SYS_write || call == SYS_writev || call == SYS_pwrite64 || call == SYS_fallocate; }
+
+/* Traces a stopped child. KILL: it dies before its nth system call that changes a file. FULL: from its nth write on nothing more
+ * fits on the disk. Returns its wait status; *calls: how many such calls it made. */
+static int run_with_fault(pid_t child, int fault, int nth, int *calls) {
+    int status;
+    bool inside = false, refuse = false;
+    *calls = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!WIFSTOPPED(status)) return status;
+    assert_int_equal(ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL), 0);
+    for (long signal = 0;;) {
+        struct user_regs_struct regs;
+        assert_int_equal(ptrace(PTRACE_SYSCALL, child, 0, signal), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFSTOPPED(status)) return status;
+        signal = WSTOPSIG(status);
+        if (signal != (SIGTRAP | 0x80)) continue;
+        signal = 0;
+        inside = !inside;
+        assert_int_equal(ptrace(PTRACE_GETREGS, child, 0, &regs), 0);
+        long call = (long)regs.orig_rax;
+        if (inside && (fault == FAULT_KILL ? changes_files(call) : needs_room(call))) {
+            bool due = ++*calls >= nth;
+            if (due && fault == FAULT_KILL) {
+                kill(child, SIGKILL);
+                assert_int_equal(waitpid(child, &status, 0), child);
+                return status;
+            }
+            refuse = due;
+            if (refuse) regs.orig_rax = (unsigned long long)-1; /* no such call: nothing is done */
+        } else if (!inside && refuse) {
+            regs.rax = (unsigned long long)-ENOSPC;
+            refuse = false;
+        } else {
+            continue;
+        }
+        ptrace(PTRACE_SETREGS, child, 0, &regs);
+    }
+}
+
+/* At every single write, sync, rename and removal of a run with three checkpoints: killed there, or the disk full from there on.
+ * What is left is resumed, and ends with the bits of a run that nothing happened to. */
+static void a_fault_at_every_write(void **state) {
+    (void)state;
+    static const char *const options = "max_steps=3 save_steps=1 save_total_limit=2 lora=on lora_rank=1 lora_target=q_proj resume=on";
+    trained straight, part;
+    training_rows(training_path("every.jsonl"), 5);
+    training_run(TINY_LLAMA, options, training_path("every.jsonl"), training_path("every-straight"), NULL, &straight);
+    ok(&straight);
+    for (int fault = FAULT_KILL; fault <= FAULT_FULL; fault++) {
+        int calls = 0, last = 0;
+        for (int nth = 1; nth == 1 || calls >= nth - 1; nth++) {
+            char out[32], a[65], b[65];
+            snprintf(out, sizeof out, "every%d", fault);
+            assert_ok(sn_remove_tree(training_path("%s", out)));
+            unlink(training_path("every.jsonl.snug-idx"));
+            pid_t child = fork();
+            assert_true(child >= 0);
+            if (!child) {
+                if (ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(77);
+                raise(SIGSTOP);
+                training_run(TINY_LLAMA, options, training_path("every.jsonl"), training_path("%s", out), NULL, &part);
+                _exit(part.status == SN_OK ? 0 : part.status == SN_ERR_FILE ? 3 : 4);
+            }
+            int status = run_with_fault(child, fault, nth, &calls);
+            if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+                fprintf(stderr, "no process can be traced here: skipped\n");
+                skip();
+            }
+            if (calls < nth) { /* it had ended before */
+                assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+                break;
+            }
+            if (fault == FAULT_KILL) assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+            else if (!WIFEXITED(status) || WEXITSTATUS(status) != 3) fail_msg("disk full at call %d: wait status %#x", nth, status);
+            training_run(TINY_LLAMA, options, training_path("every.jsonl"), training_path("%s", out), NULL, &part);
+            if (part.status != SN_OK) fail_msg("fault %d at call %d: %s", fault, nth, part.error);
+            assert_same_run(&straight, &part, out);
+            training_digest(training_path("every-straight/checkpoint-3/state.safetensors"), a);
+            training_digest(training_path("%s/checkpoint-3/state.safetensors", out), b);
+            assert_string_equal(a, b);
+            training_digest(training_path("every-straight/adapter_model.safetensors"), a);
+            training_digest(training_path("%s/adapter_model.safetensors", out), b);
+            assert_string_equal(a, b);
+            last = nth;
+        }
+        print_message("%s at each of %d calls\n", fault == FAULT_KILL ? "killed" : "disk full", last);
+        assert_true(last > 30);
+    }
+}
+#else
+static void a_fault_at_every_write(void **state) {
+    (void)state;
+    skip();
+}
+#endif
+
 static void put_limit(const char *folder, const char *kilobytes) {
     char text[64];
     snprintf(text, sizeof text, "size=%sk", kilobytes);
@@ -262,6 +376,7 @@ static void full_disk(void **state) {
 
 static int start(void **state) {
     (void)state;
+    if (!getenv("TMPDIR") && access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* hundreds of syncs, but no power fails */
     training_open("resume");
     return 0;
 }
@@ -274,8 +389,10 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stop_and_resume),       cmocka_unit_test(schedule_goes_on), cmocka_unit_test(torn_checkpoints),
-        cmocka_unit_test(left_over_checkpoints), cmocka_unit_test(killed_at_random), cmocka_unit_test(full_disk),
+        cmocka_unit_test(stop_and_resume),  cmocka_unit_test(schedule_goes_on),
+        cmocka_unit_test(torn_checkpoints), cmocka_unit_test(left_over_checkpoints),
+        cmocka_unit_test(killed_at_random), cmocka_unit_test(a_fault_at_every_write),
+        cmocka_unit_test(full_disk),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

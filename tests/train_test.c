@@ -1,6 +1,7 @@
 /* Training from end to end on tiny models: the files it writes, and the faults that people met elsewhere. */
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -106,6 +107,20 @@ static void splits_agree(void **state) {
     }
 }
 
+/* Every number of an exported file is finite. */
+static void assert_finite(const char *path) {
+    sn_st st;
+    static float x[4096];
+    assert_ok(sn_st_open(path, &st));
+    for (size_t i = 0; i < st.tensor_count; i++) {
+        assert_true(st.tensors[i].dtype == SN_F32 && st.tensors[i].bytes <= sizeof x);
+        assert_ok(sn_st_read(&st, &st.tensors[i], 0, x, (size_t)st.tensors[i].bytes));
+        for (size_t k = 0; k < st.tensors[i].bytes / sizeof *x; k++)
+            if (!isfinite(x[k])) fail_msg("%s: %s[%zu] is %g", path, st.tensors[i].name, k, (double)x[k]);
+    }
+    sn_st_close(&st);
+}
+
 static void all_rows_masked(void **state) {
     (void)state;
     sn_str row = {0}, text = {0};
@@ -125,8 +140,29 @@ static void all_rows_masked(void **state) {
     ok(&t);
     assert_true(training_warnings() >= 1); /* counted and said */
     assert_int_equal(t.summary.tokens, 2 * 3);
+    assert_finite(training_path("masked1/model.safetensors"));
     sn_str_free(&row);
     sn_str_free(&text);
+}
+
+/* Rows of no token and of one, which predict nothing, beside one that does: the loss is that one's alone. */
+static void rows_without_a_prediction(void **state) {
+    (void)state;
+    static const char row[] = "{\"input_ids\": [3, 4, 5, 6]}\n";
+    char text[200];
+    trained t, alone;
+    snprintf(text, sizeof text, "{\"input_ids\": []}\n{\"input_ids\": [7]}\n%s", row);
+    training_text(training_path("few.jsonl"), text);
+    training_text(training_path("one.jsonl"), row);
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        char options[100];
+        snprintf(options, sizeof options, "max_steps=2 gradient_accumulation_steps=2 thread_ranks=%d", ranks);
+        training_run(TINY_LLAMA, options, training_path("few.jsonl"), training_path("few%d", ranks), NULL, &t);
+        training_run(TINY_LLAMA, "max_steps=2", training_path("one.jsonl"), training_path("one%d", ranks), NULL, &alone);
+        ok(&t), ok(&alone);
+        for (int i = 0; i < 2; i++) assert_close(t.loss[i], alone.loss[i], 1e-6);
+        assert_finite(training_path("few%d/model.safetensors", ranks));
+    }
 }
 
 static void bad_ids(void **state) {
@@ -237,6 +273,7 @@ static void make_huge(float *x, int64_t n) {
 static void make_large(float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] *= 64;
 }
+static void make_none(float *x, int64_t n) { (void)x, (void)n; }
 static void make_nan(float *x, int64_t n) { x[n / 2] = NAN; }
 
 static void overflow_of_fp16(void **state) {
@@ -270,6 +307,72 @@ static void overflow_of_fp16(void **state) {
     }
     assert_int_equal(applied, t.summary.steps);
     assert_false(isfinite(t.norm[0]));
+}
+
+static double largest_difference(const char *a, const char *b, const char *name) {
+    sn_st x, y;
+    static float u[4096], v[4096];
+    double most = 0;
+    assert_ok(sn_st_open(a, &x));
+    assert_ok(sn_st_open(b, &y));
+    const sn_st_tensor *p = sn_st_find(&x, name), *q = sn_st_find(&y, name);
+    assert_true(p && q && p->dtype == SN_F32 && q->dtype == SN_F32 && p->bytes == q->bytes && p->bytes <= sizeof u);
+    assert_ok(sn_st_read(&x, p, 0, u, (size_t)p->bytes));
+    assert_ok(sn_st_read(&y, q, 0, v, (size_t)q->bytes));
+    for (size_t i = 0; i < p->bytes / sizeof *u; i++) most = fmax(most, fabs((double)u[i] - v[i]));
+    sn_st_close(&x);
+    sn_st_close(&y);
+    return most;
+}
+
+typedef struct first_update {
+    volatile sig_atomic_t stop;
+    int skipped;
+} first_update;
+
+static void stop_after_it(void *context, const sn_step_report *report) {
+    first_update *f = context;
+    f->stop = isfinite(report->grad_norm);
+    f->skipped += !f->stop;
+}
+
+/* Adam's count too stands still while steps overflow: its first update moves every weight that has a gradient by the whole
+ * learning rate (of a count of 10 it would be half of it). */
+static void skipped_steps_are_not_counted(void **state) {
+    (void)state;
+    trained t;
+    first_update f = {0};
+    sn_train_hooks hooks = {.step = stop_after_it, .context = &f, .stop = &f.stop};
+    training_rows(training_path("count.jsonl"), 8);
+    training_altered(TINY_LLAMA, training_path("large"), "model.norm.weight", make_large);
+    training_run(training_path("large"), "precision=fp16 max_steps=30 learning_rate=1e-3 lr_scheduler_type=constant weight_decay=0",
+                 training_path("count.jsonl"), training_path("count"), &hooks, &t);
+    ok(&t);
+    assert_true(f.skipped >= 3);
+    assert_int_equal(t.summary.skipped, f.skipped);
+    assert_int_equal(t.summary.steps, 1);
+    double moved = largest_difference(training_path("count/model.safetensors"), training_path("large/model.safetensors"),
+                                      "model.layers.0.self_attn.v_proj.weight");
+    assert_close(moved, 1e-3, 1e-5);
+}
+
+/* Steps far below half a step of bf16 at 1.0 (0.004): the f32 masters take them, as a run in f32 does. */
+static void small_steps_in_bf16_add_up(void **state) {
+    (void)state;
+    trained f32, bf16;
+    static const char *const name = "model.layers.0.input_layernorm.weight";
+    static const char *const options = "max_steps=20 learning_rate=5e-5 lr_scheduler_type=constant shuffle=off precision=%s";
+    char text[200];
+    training_rows(training_path("small.jsonl"), 1);
+    training_altered(TINY_LLAMA, training_path("before"), name, make_none);
+    snprintf(text, sizeof text, options, "f32");
+    training_run(TINY_LLAMA, text, training_path("small.jsonl"), training_path("small32"), NULL, &f32);
+    snprintf(text, sizeof text, options, "bf16");
+    training_run(TINY_LLAMA, text, training_path("small.jsonl"), training_path("small16"), NULL, &bf16);
+    ok(&f32), ok(&bf16);
+    const char *a = training_path("small32/model.safetensors"), *b = training_path("small16/model.safetensors");
+    assert_true(largest_difference(a, training_path("before/model.safetensors"), name) > 5e-4);
+    assert_true(largest_difference(a, b, name) < 2e-4);
 }
 
 static void nan_guard(void **state) {
@@ -392,11 +495,14 @@ int main(void) {
         cmocka_unit_test(tokens_weigh_alike),
         cmocka_unit_test(splits_agree),
         cmocka_unit_test(all_rows_masked),
+        cmocka_unit_test(rows_without_a_prediction),
         cmocka_unit_test(bad_ids),
         cmocka_unit_test(packed_samples_are_apart),
         cmocka_unit_test(short_and_uneven),
         cmocka_unit_test(decay_is_of_matrices),
         cmocka_unit_test(overflow_of_fp16),
+        cmocka_unit_test(skipped_steps_are_not_counted),
+        cmocka_unit_test(small_steps_in_bf16_add_up),
         cmocka_unit_test(nan_guard),
         cmocka_unit_test(norm_is_before_clipping),
         cmocka_unit_test(lora_under_recompute),

@@ -5,6 +5,10 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
+#include "engine/evaluate.h"
+#include "engine/generate.h"
+#include "engine/train.h"
 #include "io/safetensors.h"
 
 /* Every merged weight is W + scale * B A in real numbers, but for the rounding of rank + 2 operations in f32. */
@@ -144,7 +148,8 @@ static void refusals(void **state) {
     assert_int_equal(sn_merge_adapter(&m, in_root("bad"), in_root("x"), false, SN_F32, 1, NULL), SN_ERR_SHAPE);
     write_adapter(in_root("bad"), "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [\"q_proj\"]}",
                   "model.layers.9.self_attn.q_proj", 16, 32, 1, numbers, numbers);
-    assert_int_equal(sn_merge_adapter(&m, in_root("bad"), in_root("x"), false, SN_F32, 1, NULL), SN_ERR_UNSUPPORTED);
+    assert_int_equal(sn_merge_adapter(&m, in_root("bad"), in_root("x"), false, SN_F32, 1, NULL), SN_ERR_FORMAT);
+    assert_non_null(strstr(sn_error_text(), "model.layers.9.self_attn.q_proj.lora_A.weight matches no module"));
     write_adapter(in_root("bad"),
                   "{\"peft_type\": \"LORA\", \"use_dora\": true, \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [\"q_proj\"]}",
                   "model.layers.0.self_attn.q_proj", 16, 32, 1, numbers, numbers);
@@ -169,6 +174,94 @@ static void refusals(void **state) {
     assert_int_equal(form, SN_FORM_SOURCE);
     assert_int_equal(sn_export_form("q6_k", &form), SN_ERR_USAGE);
     assert_int_equal(sn_export_form("int8", &form), SN_ERR_USAGE);
+}
+
+/* An adapter of which nothing, or not everything, finds a module of the base is no reason to serve the base: every way in
+ * refuses it and names the tensor or the module. */
+static void adapters_that_do_not_match(void **state) {
+    (void)state;
+#define TARGETS(list) "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 2, \"target_modules\": [" list "]}"
+    static const struct {
+        const char *config, *module, *named;
+    } cases[] = {
+        {TARGETS("\"q_proj\""), "model.layers.9.self_attn.q_proj", "model.layers.9.self_attn.q_proj.lora_"},
+        {TARGETS("\"q_proj\""), "model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.k_proj.lora_"},
+        {TARGETS("\"q_proj\""), "base_model.model.model.layers.0.self_attn.q_proj",
+         "base_model.model.model.layers.0.self_attn.q_proj.lora_"},
+        {TARGETS("\"query_key_value\""), "model.layers.0.self_attn.query_key_value", "query_key_value"},
+        {TARGETS("\"q_proj\""), "model.layers.0.self_attn.q_proj", "stray holds 2 tensors, this recipe's adapters have 4"},
+    };
+    float numbers[64] = {1};
+    sn_options *recipe = recipe_of("ctx_size=16"), *train = recipe_of("cutoff_len=16");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool k = strstr(cases[i].module, "k_proj");
+        write_adapter(in_root("stray"), cases[i].config, cases[i].module, 16, k ? 16 : 32, 1, numbers, numbers);
+        for (int way = 0; way < 4; way++) {
+            static const char *const ways[] = {"evaluation", "generation", "merging", "training"};
+            sn_model m;
+            sn_session s;
+            sn_generator g;
+            sn_status status;
+            if (way == 2 && (i == 1 || i == 4)) continue; /* merging goes by the tensors alone, and these have their modules */
+            assert_ok(sn_model_open(FILES "llama", &m));
+            if (way == 0) status = sn_evaluator_open(&m, recipe, in_root("stray"), 8, true, &s);
+            else if (way == 1) status = sn_generator_open(&m, recipe, in_root("stray"), &g);
+            else if (way == 2) status = sn_merge_adapter(&m, in_root("stray"), in_root("stray-out"), false, SN_F32, 1, NULL);
+            else {
+                sn_train_summary summary;
+                assert_ok(sn_options_set(train, "adapter", in_root("stray"), SN_FROM_COMMAND_LINE, "test"));
+                assert_ok(sn_file_replace(in_root("stray.jsonl"), "{\"input_ids\": [3, 4, 5]}\n", 25));
+                status = sn_train(&m, train, in_root("stray.jsonl"), in_root("stray-out"), NULL, &summary);
+            }
+            if (status == SN_OK) fail_msg("%s takes an adapter of %s", ways[way], cases[i].module);
+            if (!strstr(sn_error_text(), cases[i].named)) fail_msg("%s: '%s' does not name %s", ways[way], sn_error_text(), cases[i].named);
+            assert_false(sn_path_exists(in_root("stray-out/model.safetensors")));
+            sn_model_close(&m);
+        }
+    }
+    sn_options_close(recipe);
+    sn_options_close(train);
+}
+
+static char said[1024];
+static void keep_message(void *context, sn_log_level level, const char *text) {
+    (void)context, (void)level;
+    if (strstr(text, "merging")) snprintf(said, sizeof said, "%s", text);
+}
+
+/* A base of blocks: the adapter is merged into its dequantised values, which the log says. In f32 that is base + adapter;
+ * rounding the sum to blocks again costs up to half a step of the form. */
+static void merging_into_blocks(void **state) {
+    (void)state;
+    static const struct {
+        sn_dtype base, out;
+        double bound;
+    } cases[] = {
+        {SN_Q8_0, SN_F32, 1e-5}, {SN_Q4_0, SN_F32, 1e-5}, {SN_Q4_0, SN_BF16, 0.05}, {SN_Q8_0, SN_Q8_0, 0.05}, {SN_Q4_0, SN_Q8_0, 0.05}};
+    export_shape(
+        "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 2, "
+        "\"num_attention_heads\": 4, \"max_position_embeddings\": 64, \"tie_word_embeddings\": true}",
+        in_root("even"));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sn_model m;
+        sn_export_report report;
+        char wanted[80];
+        convert(in_root("even"), in_root("blocks.gguf"), true, (int)cases[i].base);
+        make_adapter(in_root("blocks.gguf"), "lora=on lora_rank=3", in_root("ad"));
+        assert_ok(sn_model_open(in_root("blocks.gguf"), &m));
+        sn_log_to(keep_message, NULL);
+        assert_ok(sn_merge_adapter(&m, in_root("ad"), in_root("whole.gguf"), true, (int)cases[i].out, 1, &report));
+        sn_log_to(NULL, NULL);
+        snprintf(wanted, sizeof wanted, "14 tensors dequantised from %s", sn_dtype_name(cases[i].base));
+        if (!strstr(said, wanted)) fail_msg("'%s' does not say '%s'", said, wanted);
+        sn_model_close(&m);
+        double moved = logits_error(in_root("blocks.gguf"), in_root("ad"), in_root("blocks.gguf"), NULL);
+        double error = logits_error(in_root("whole.gguf"), NULL, in_root("blocks.gguf"), in_root("ad"));
+        print_message("%s merged as %s: logits off by %.2e, the adapter moves them by %.2e\n", sn_dtype_name(cases[i].base),
+                      sn_dtype_name(cases[i].out), error, moved);
+        assert_true(moved > 0.01);
+        if (!(error <= cases[i].bound)) fail_msg("%g is above %g", error, cases[i].bound);
+    }
 }
 
 /* Every allocation fails in turn: an error each time, and no file under the final name. */
@@ -198,7 +291,8 @@ static void allocations_fail(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(merged_equals_base_and_adapter), cmocka_unit_test(adapted_head_is_untied),
-                                       cmocka_unit_test(refusals), cmocka_unit_test(allocations_fail)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merged_equals_base_and_adapter), cmocka_unit_test(adapted_head_is_untied), cmocka_unit_test(refusals),
+        cmocka_unit_test(adapters_that_do_not_match),     cmocka_unit_test(merging_into_blocks),    cmocka_unit_test(allocations_fail)};
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -22,6 +22,21 @@ static bool find_source(const sn_export *v, sn_export_item *item) {
     return item->file || item->run != SN_NONE;
 }
 
+/* Names the adapter's first tensor that is no factor of a module of this model. */
+static sn_status name_unmatched(const sn_export *v) {
+    for (size_t i = 0; i < v->adapter.tensors.tensor_count; i++) {
+        const sn_st_tensor *t = &v->adapter.tensors.tensors[i];
+        bool matched = false;
+        for (size_t k = 0; k < v->count && !matched; k++) {
+            const char *weight = v->items[k].name.hf;
+            matched = v->items[k].adapted && (sn_adapter_find(&v->adapter, weight, SN_ADAPTER_DOWN) == t ||
+                                              sn_adapter_find(&v->adapter, weight, SN_ADAPTER_UP) == t);
+        }
+        if (!matched) return sn_fail(SN_ERR_FORMAT, "the adapter's tensor %s matches no module of %s", t->name, v->model->path);
+    }
+    return sn_fail(SN_ERR_INTERNAL, "the adapter's tensors are counted wrongly");
+}
+
 static sn_status list_items(sn_export *v) {
     size_t count = sn_model_name_count(&v->config), used = 0;
     if (!(v->items = sn_alloc_zero(count, sizeof *v->items)))
@@ -46,10 +61,7 @@ static sn_status list_items(sn_export *v) {
         item->form = sn_export_source_form(v, item);
         v->count++;
     }
-    if (v->has_adapter && 2 * used != v->adapter.tensors.tensor_count)
-        return sn_fail(SN_ERR_UNSUPPORTED, "the adapter has %zu tensors, %zu of them factors of this model's modules",
-                       v->adapter.tensors.tensor_count, 2 * used);
-    return SN_OK;
+    return v->has_adapter && 2 * used != v->adapter.tensors.tensor_count ? name_unmatched(v) : SN_OK;
 }
 
 static sn_status open_staging(sn_export *v, int threads) {

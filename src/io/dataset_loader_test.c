@@ -24,7 +24,7 @@ static void shuffle_is_a_bijection(void **state) {
     assert_true(sn_shuffle(UINT64_C(1) << 40, 1, 0, 12345) < UINT64_C(1) << 40);
 }
 
-static void padding_is_by_position(void **state) { /* FIELD 5: the pad id and a real EOS look alike */
+static void padding_is_by_position(void **state) { /* the pad id and a real EOS look alike */
     (void)state;
     static arrays a;
     sn_dataset *d;
@@ -47,7 +47,7 @@ static void padding_is_by_position(void **state) { /* FIELD 5: the pad id and a 
     sn_dataset_close(d);
 }
 
-static void packed_samples_stay_apart(void **state) { /* FIELD 7 */
+static void packed_samples_stay_apart(void **state) {
     (void)state;
     static arrays a;
     sn_dataset *d;
@@ -77,7 +77,7 @@ static void packed_samples_stay_apart(void **state) { /* FIELD 7 */
     sn_dataset_close(d);
 }
 
-static void a_small_file_makes_one_small_step(void **state) { /* FIELD 8 */
+static void a_small_file_makes_one_small_step(void **state) {
     (void)state;
     static arrays a;
     sn_dataset *d;

@@ -68,7 +68,7 @@ static void formats(void **state) {
     sn_dataset_close(d);
 }
 
-static void chats_carry_loss_on_assistant_turns_only(void **state) { /* FIELD 6 */
+static void chats_carry_loss_on_assistant_turns_only(void **state) {
     (void)state;
     sn_dataset *d;
     sn_chat_template *t = template_of(chatml);
@@ -98,7 +98,7 @@ static void chats_carry_loss_on_assistant_turns_only(void **state) { /* FIELD 6 
     assert_non_null(strstr(sn_error_text(), "chat2.jsonl:1"));
 }
 
-static void bos_stands_once(void **state) { /* FIELD 52 */
+static void bos_stands_once(void **state) {
     (void)state;
     sn_dataset *d;
     sn_chat_template *t = template_of("{{ bos_token }}{% for m in messages %}{{ '[' if m.role == 'user' else ' ' }}{{ m.content }}{{ ']' "
@@ -115,7 +115,7 @@ static void bos_stands_once(void **state) { /* FIELD 52 */
     sn_chat_template_free(t);
 }
 
-static void rows_without_labels_are_dropped_and_counted(void **state) { /* FIELD 4 */
+static void rows_without_labels_are_dropped_and_counted(void **state) {
     (void)state;
     sn_dataset *d;
     char text[600];
@@ -138,7 +138,7 @@ static void rows_without_labels_are_dropped_and_counted(void **state) { /* FIELD
     sn_dataset_close(d);
 }
 
-static void empty_documents_are_skipped(void **state) { /* FIELD 9 */
+static void empty_documents_are_skipped(void **state) {
     (void)state;
     sn_dataset *d;
     assert_ok(open_text("empty.jsonl",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "io/gguf_config.h"
 #include "io/hf_config.h"
 #include "io/model_names.h"
@@ -112,31 +113,49 @@ static sn_status list_tensors(sn_model_files *m, const char *path) {
     return refuse_others(m, path);
 }
 
-/* llama.cpp's converter has written GPT-2's tied head a second time: equal bytes mean tied. */
-static sn_status find_tied_copy(sn_model_files *m) {
-    const sn_gguf_tensor *a = sn_gguf_find_tensor(&m->gguf, "token_embd.weight"), *b = sn_gguf_find_tensor(&m->gguf, "output.weight");
+static sn_status same_bytes(const sn_model_tensor *a, const sn_model_tensor *b, bool *equal) {
     enum { PART = 1 << 16 };
-    if (!a || !b || a->dtype != b->dtype || a->bytes != b->bytes) return SN_OK;
+    *equal = a->dtype == b->dtype && a->bytes == b->bytes;
+    if (!*equal) return SN_OK;
     char *parts = sn_alloc(2 * PART);
-    if (!parts) return no_memory(m->gguf.path);
+    if (!parts) return no_memory(a->path);
     sn_status s = SN_OK;
-    bool equal = true;
-    for (uint64_t at = 0; at < a->bytes && equal && s == SN_OK; at += PART) {
+    for (uint64_t at = 0; at < a->bytes && *equal && s == SN_OK; at += PART) {
         size_t n = a->bytes - at < PART ? (size_t)(a->bytes - at) : PART;
-        s = sn_gguf_read(&m->gguf, a, at, parts, n);
-        if (s == SN_OK) s = sn_gguf_read(&m->gguf, b, at, parts + PART, n);
-        equal = s == SN_OK && !memcmp(parts, parts + PART, n);
+        s = sn_file_read_at(a->fd, a->path, a->offset + at, parts, n);
+        if (s == SN_OK) s = sn_file_read_at(b->fd, b->path, b->offset + at, parts + PART, n);
+        *equal = s == SN_OK && !memcmp(parts, parts + PART, n);
     }
     sn_free(parts);
-    m->config.tie_word_embeddings |= equal;
     return s;
+}
+
+/* A head beside the embeddings. llama.cpp's converter has written GPT-2's tied head a second time: equal bytes mean tied. A
+ * folder whose config says tied although the two differ is untied, as transformers 5 has it. */
+static sn_status compare_head(sn_model_files *m, const char *path) {
+    sn_model_config probe = m->config;
+    sn_model_name embedding, head;
+    sn_model_tensor a, b;
+    bool equal;
+    probe.tie_word_embeddings = true; /* lists the head, as an optional one */
+    sn_model_name_at(&probe, 0, &embedding);
+    sn_model_name_at(&probe, sn_model_name_count(&probe) - 1, &head);
+    if (!head.optional) return SN_OK;
+    bool both = m->is_gguf ? find_in_gguf(m, &embedding, &a) && find_in_gguf(m, &head, &b)
+                           : find_in_folder(m, &embedding, &a) && find_in_folder(m, &head, &b);
+    if (!both) return SN_OK;
+    SN_TRY(same_bytes(&a, &b, &equal));
+    if (m->is_gguf && m->config.arch == SN_ARCH_GPT2) m->config.tie_word_embeddings |= equal;
+    if (m->is_gguf || equal || !m->config.tie_word_embeddings) return SN_OK;
+    sn_warn("%s: config.json ties the embeddings, but %s and %s differ: they are not tied", path, a.file_name, b.file_name);
+    m->config.tie_word_embeddings = false;
+    return SN_OK;
 }
 
 static sn_status open_gguf(const char *path, sn_model_files *m) {
     m->is_gguf = true;
     SN_TRY(sn_gguf_open(path, &m->gguf));
-    SN_TRY(sn_gguf_config_read(&m->gguf, &m->config));
-    return m->config.arch == SN_ARCH_GPT2 ? find_tied_copy(m) : SN_OK;
+    return sn_gguf_config_read(&m->gguf, &m->config);
 }
 
 static sn_status open_folder(const char *path, sn_model_files *m) {
@@ -150,6 +169,7 @@ static sn_status open_folder(const char *path, sn_model_files *m) {
 sn_status sn_model_files_open(const char *path, sn_model_files *m) {
     *m = (sn_model_files){.gguf.fd = -1};
     sn_status s = sn_path_is_dir(path) ? open_folder(path, m) : open_gguf(path, m);
+    if (s == SN_OK && (m->config.tie_word_embeddings || m->is_gguf)) s = compare_head(m, path);
     if (s == SN_OK) s = list_tensors(m, path);
     if (s != SN_OK) sn_model_files_close(m);
     return s;

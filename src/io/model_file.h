@@ -28,14 +28,15 @@ typedef struct sn_model_files {
     sn_model_tensor *tensors; /* embeddings, layer by layer, final norm, lm_head */
     size_t tensor_count;
     bool is_gguf;
-    bool lm_head_beside_tied; /* config says tied, and the file has an lm_head.weight nevertheless: it is in the list */
+    bool lm_head_beside_tied; /* tied, and the file has an equal lm_head.weight nevertheless: it is in the list */
     sn_gguf gguf;             /* is_gguf: for the tokenizer's keys */
     sn_st st;                 /* else */
     sn_names names;
 } sn_model_files;
 
 /* Every tensor of the architecture must be there with its shape, and no other (buffers that older transformers saved are
- * passed over); an absent lm_head.weight is an error unless embeddings are tied. The message names file and tensor. */
+ * passed over); an absent lm_head.weight is an error unless embeddings are tied; a folder's that differs from tied embeddings unties
+ * them, with a warning. The message names file and tensor. */
 sn_status sn_model_files_open(const char *path, sn_model_files *m);
 void sn_model_files_close(sn_model_files *m);
 

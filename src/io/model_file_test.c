@@ -1,11 +1,14 @@
 #include "support/support.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/gguf_config.h"
 #include "io/hf_config.h"
@@ -44,7 +47,7 @@ static void assert_same_tensors(const sn_model_files *a, const sn_model_files *b
     }
 }
 
-static void gguf_equals_folder(void **state) { /* llama: FIELD's head_dim 8 of hidden 16 with 4 heads; gpt2: transposed */
+static void gguf_equals_folder(void **state) { /* llama: head_dim 8, not hidden 16 / 4 heads; gpt2: transposed */
     (void)state;
     static const char *const names[] = {"llama", "gpt2"};
     for (int i = 0; i < 2; i++) {
@@ -178,6 +181,29 @@ static void permutation_round_trips(void **state) { /* llama.cpp#3364: 32 heads,
     }
 }
 
+static int warnings;
+static void count_warning(void *context, sn_log_level level, const char *text) {
+    (void)context, (void)text;
+    warnings += level == SN_LOG_WARN;
+}
+
+/* In the folder that was made. */
+static void copy_embedding_to_head(void) {
+    sn_st st;
+    char path[600];
+    snprintf(path, sizeof path, "%s/hf", folder);
+    assert_ok(sn_st_open_folder(path, "model", &st));
+    const sn_st_tensor *from = sn_st_find(&st, "model.embed_tokens.weight"), *to = sn_st_find(&st, "lm_head.weight");
+    char *data = sn_alloc((size_t)from->bytes);
+    assert_ok(sn_st_read(&st, from, 0, data, (size_t)from->bytes));
+    int fd = open(st.files[to->file].path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_ok(sn_file_write_at(fd, path, to->offset, data, (size_t)from->bytes));
+    close(fd);
+    sn_free(data);
+    sn_st_close(&st);
+}
+
 static void tied_and_untied_heads(void **state) {
     (void)state;
     sn_model_files m;
@@ -186,10 +212,20 @@ static void tied_and_untied_heads(void **state) {
     assert_null(sn_model_files_find(&m, "lm_head.weight"));
     assert_false(m.lm_head_beside_tied);
     sn_model_files_close(&m);
-    make_folder(GQA ",\"tie_word_embeddings\":true}", NULL, "lm_head.weight", false);
+    make_folder(GQA ",\"tie_word_embeddings\":true}", NULL, "lm_head.weight", false); /* numbers of its own: no longer tied */
+    sn_log_to(count_warning, NULL);
     assert_ok(open_made(&m));
+    assert_false(m.config.tie_word_embeddings || m.lm_head_beside_tied);
     assert_non_null(sn_model_files_find(&m, "lm_head.weight"));
-    assert_true(m.lm_head_beside_tied);
+    assert_int_equal(warnings, 1);
+    sn_model_files_close(&m);
+    make_folder(GQA ",\"tie_word_embeddings\":true}", NULL, "lm_head.weight", false);
+    copy_embedding_to_head();
+    assert_ok(open_made(&m)); /* the same numbers twice */
+    sn_log_to(NULL, NULL);
+    assert_true(m.config.tie_word_embeddings && m.lm_head_beside_tied);
+    assert_non_null(sn_model_files_find(&m, "lm_head.weight"));
+    assert_int_equal(warnings, 1);
     sn_model_files_close(&m);
     make_folder(GQA "}", NULL, NULL, false);
     assert_ok(open_made(&m));

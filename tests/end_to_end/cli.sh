@@ -63,6 +63,26 @@ for bytes in 0 3 30 3000 20000; do
   head -c $bytes "$golden/tiny.gguf" >"$work/cut.gguf"
   run 1 generate "$work/cut.gguf" -p x; warns 'cut.gguf'; one_line_error
 done
+# Everything is there but for the last byte of the last tensor: no verb begins with it.
+cp "$golden/tiny.gguf" "$work/cut.gguf"; truncate -s -1 "$work/cut.gguf"
+mkdir -p "$work/cut"; cp "$golden"/tiny/* "$work/cut/"; truncate -s -1 "$work/cut/model.safetensors"
+printf '{"text": "a plan"}\n' >"$work/text.jsonl"
+for model in cut.gguf cut; do
+  run 1 show "$work/$model"; warns 'bytes'; one_line_error
+  run 1 plan "$work/$model"; warns 'bytes'; one_line_error
+  run 1 plan "$work/$model" --for generate; warns 'bytes'; one_line_error
+  run 1 train "$work/$model" --data "$work/text.jsonl" --out "$work/cut-out" --lora; warns 'bytes'; one_line_error
+  run 1 generate "$work/$model" -p x; warns 'bytes'; one_line_error
+  run 1 merge "$work/$model" --out "$work/cut-out"; warns 'bytes'; one_line_error
+  [ ! -e "$work/cut-out" ] || fail "$last: wrote $work/cut-out"
+done
+# Sizes whose products pass 2^64, or that no machine has.
+for sizes in '4611686018427387904 64 2' '4294967296 4294967296 2' '100 64 4611686018427387904' '9223372036854775807 9223372036854775807 9223372036854775807'; do
+  # shellcheck disable=SC2086
+  set -- $sizes
+  printf '{"model_type": "llama", "vocab_size": %s, "hidden_size": %s, "intermediate_size": 96, "num_hidden_layers": %s, "num_attention_heads": 4, "max_position_embeddings": 64}' "$1" "$2" "$3" >"$work/huge.json"
+  run 1 plan "$work/huge.json"; one_line_error
+done
 mkdir -p "$work/broken"; cp "$golden"/tiny/* "$work/broken/"
 head -c 50000 "$golden/tiny/model.safetensors" >"$work/broken/model.safetensors"
 run 1 generate "$work/broken" -p x; warns 'model.safetensors'; one_line_error
@@ -86,7 +106,10 @@ run 0 plan llama-3-8b --for generate --ctx-size 512; says 'kv_cache'
 run 1 plan llama-3-8b --memory 8GiB; says 'total'; warns 'missing'; one_line_error
 run 0 plan llama-3-8b --memory 8TiB
 if [ $plain = yes ]; then
-  start=$(date +%s%N); run 0 plan llama-2-70b --recompute all; end=$(date +%s%N)
+  for _ in 1 2 3 4 5; do # other processes make a time longer, never shorter
+    start=$(date +%s%N); run 0 plan llama-2-70b --recompute all; end=$(date +%s%N)
+    [ $(( (end - start) / 1000000 )) -ge 1000 ] || break
+  done
   [ $(( (end - start) / 1000000 )) -lt 1000 ] || fail "$last: $(( (end - start) / 1000000 )) ms, wanted less than a second"
 fi
 run 0 plan "$golden/tiny" --html "$work/plan.html"
@@ -176,6 +199,10 @@ equal "$(number steps)" 40 "$last: steps"
 run 0 chat "$golden/tiny" -p 'What is a plan?' -n 16; grep -q 'The bill.' "$out" && fail "$last: says it before it was taught"
 run 0 chat "$golden/tiny" -p 'What is a plan?' -n 16 --adapter "$work/adapter"; says 'The bill.'
 run 2 train "$golden/tiny" --data "$work/train.jsonl"; warns '--out DIR'
+printf '{"input_ids": [3, 4, 5, 6, 7, 8], "labels": [-100, -100, -100, -100, 7, 8]}\n' >"$work/masked.jsonl"
+run 1 train "$golden/tiny" --data "$work/masked.jsonl" --out "$work/masked" --cutoff-len 4; warns '1 have no label within cutoff_len 4'; one_line_error
+printf '{"text": ""}\n{"text": "  "}\n' >"$work/empty.jsonl"
+run 1 train "$golden/tiny" --data "$work/empty.jsonl" --out "$work/masked"; one_line_error
 run 1 train "$golden/tiny" --data "$work/train.jsonl" --out "$work/none" --memory 1MiB; warns 'missing'
 [ ! -e "$work/none" ] || fail "$last: wrote $work/none although nothing fits"
 

@@ -18,15 +18,18 @@ run() {
 
 run "export" python tests/interop/export_interop.py $build/export_driver "$model" "$work/export"
 
-# 20 steps of full fine-tuning on ready-made rows of 256 tokens, one row a batch.
+# 20 steps of full fine-tuning on ready-made rows of 256 tokens of our own documentation, one row a batch.
 $build/snug merge "$model" --form f32 --out "$work/hf" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-python - "$work/rows.jsonl" <<'PYTHON'
-import json, random, sys
-random.seed(1)
-with open(sys.argv[1], "w") as f:
-    for _ in range(20):
-        ids = [random.randrange(3, 49152) for _ in range(256)]
-        f.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
+cat docs/*.md docs/passes/*.md >"$work/text.md"
+python - "$work/hf" "$work/text.md" "$work/rows.jsonl" <<'PYTHON'
+import json, sys
+from transformers import AutoTokenizer
+ids = AutoTokenizer.from_pretrained(sys.argv[1])(open(sys.argv[2]).read())["input_ids"]
+with open(sys.argv[3], "w") as f:
+    for i in range(20):
+        row = ids[256 * i : 256 * (i + 1)]
+        assert len(row) == 256
+        f.write(json.dumps({"input_ids": row, "labels": row}) + "\n")
 PYTHON
 run "train" $build/snug train "$work/hf" --data "$work/rows.jsonl" --out "$work/train" --full --shuffle=off --weight-decay 0.01 \
   --lr-scheduler-type linear --max-grad-norm 1 --learning-rate 5e-5 --max-steps 20 --cutoff-len 256

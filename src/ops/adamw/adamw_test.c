@@ -134,6 +134,34 @@ static void rounds_by_the_documented_key(void **state) {
     op_free_call(&h);
 }
 
+/* 1.0 minus 1e-3, a thousand times, all in bf16: rounding to nearest would stay at 1.0. */
+static void small_steps_in_bf16(void **state) {
+    (void)state;
+    sn_call c = call(SN_BF16, SN_F32, SN_F32, SN_F32, 256);
+    c.attrs.f[SN_ADAMW_WEIGHT_DECAY] = 0;
+    for (int64_t i = 0; i < 256; i++) {
+        op_set(&c.in[0], i, 1);
+        op_set(&c.in[1], i, 1); /* a constant gradient moves by the learning rate exactly */
+        op_set(&c.in[2], i, 0);
+        op_set(&c.in[3], i, 0);
+    }
+    op_set(&c.in[4], 0, 1e-3);
+    op_set(&c.in[5], 0, 1);
+    for (int step = 1; step <= 1000; step++) {
+        op_set(&c.in[4], 1, 1 - pow(0.9, step));
+        op_set(&c.in[4], 2, 1 - pow(0.95, step));
+        op_set(&c.in[4], 4, step);
+        op_run(&sn_op_adamw, &c);
+    }
+    double mean = 0;
+    for (int64_t i = 0; i < 256; i++) {
+        assert_true(fabs(op_get(&c.in[0], i)) < 0.25); /* about five standard deviations of one weight */
+        mean += op_get(&c.in[0], i) / 256;
+    }
+    assert_true(fabs(mean) < 0.02);
+    op_free_call(&c);
+}
+
 static void shards_keep_their_bits(void **state) {
     (void)state;
     sn_call whole = call(SN_BF16, SN_F32, SN_BF16, SN_F32, 2049), part = call(SN_BF16, SN_F32, SN_BF16, SN_F32, 1000);
@@ -162,14 +190,9 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form),
-        cmocka_unit_test(against_f64),
-        cmocka_unit_test(a_hundred_steps_of_torch),
-        cmocka_unit_test(decay_alone),
-        cmocka_unit_test(not_applied),
-        cmocka_unit_test(rounds_by_the_documented_key),
-        cmocka_unit_test(refuses),
-        cmocka_unit_test(shards_keep_their_bits),
+        cmocka_unit_test(every_form),  cmocka_unit_test(against_f64),         cmocka_unit_test(a_hundred_steps_of_torch),
+        cmocka_unit_test(decay_alone), cmocka_unit_test(not_applied),         cmocka_unit_test(rounds_by_the_documented_key),
+        cmocka_unit_test(refuses),     cmocka_unit_test(small_steps_in_bf16), cmocka_unit_test(shards_keep_their_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

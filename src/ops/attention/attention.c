@@ -66,9 +66,10 @@ double sn_attention_pairs(int64_t n_tokens, int64_t window) {
 
 static sn_cost cost(const sn_call *c) { /* one sequence of T tokens: packing makes it cheaper, which no shape tells */
     double pairs = sn_attention_pairs(c->in[0].shape.d[0], c->attrs.i[SN_ATTENTION_WINDOW]);
+    int64_t heads = c->in[0].shape.d[1] / c->attrs.i[SN_ATTENTION_HEAD_DIM];
     double bytes = 2 * (double)sn_tensor_bytes(&c->in[0]);
     for (int i = 1; i < 4; i++) bytes += (double)sn_tensor_bytes(&c->in[i]);
-    bytes += 4 * (double)c->in[0].shape.d[0] * (double)(c->in[0].shape.d[1] / c->attrs.i[SN_ATTENTION_HEAD_DIM]);
+    bytes += 4 * (double)c->in[0].shape.d[0] * (double)heads;
     return (sn_cost){.flops = 4 * pairs * (double)c->in[0].shape.d[1], .bytes = bytes};
 }
 
