@@ -145,6 +145,9 @@ static void datasets(void **state) {
 static sn_status train(const void *context) {
     sn_model m;
     sn_train_summary summary;
+    char index[sizeof data_path + 16];
+    snprintf(index, sizeof index, "%s.snug-idx", data_path);
+    remove(index); /* made anew each time, or the first run would allocate more than the others */
     SN_TRY(sn_remove_tree(out_path));
     SN_TRY(sn_model_open(FILES "model_files/llama", &m));
     sn_status s = sn_train(&m, context, data_path, out_path, NULL, &summary);
