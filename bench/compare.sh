@@ -33,7 +33,9 @@ PY
 snug_train() { # rows length mode precision
   rows "$2" $((8 * $1)) >"$work/data.jsonl"
   rm -rf "$work/out"
-  "$snug" train "$gguf" --data "$work/data.jsonl" --out "$work/out" "--$3" --precision "$4" --cutoff-len "$2" \
+  local recompute=light # the default
+  [ "$3" = lora ] && recompute=selective
+  "$snug" train "$gguf" --data "$work/data.jsonl" --out "$work/out" "--$3" --precision "$4" --recompute $recompute --cutoff-len "$2" \
     --per-device-train-batch-size "$1" --max-steps 6 --shuffle off >/dev/null 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
   "$python" - "$work/out" "$1" "$2" "$3" "$4" <<'PY'
 import json, statistics, sys
@@ -102,11 +104,12 @@ if [ "$what" = train ]; then
 import json, sys
 lines = [json.loads(l) for l in open(sys.argv[1])]
 ours, theirs = ([l for l in lines if l["what"].startswith(w)] for w in ("snug", "torch"))
-best, peer = (max(x, key=lambda l: l["tokens_per_s"]) for x in (ours, theirs))
-f32 = next(l for l in ours if " f32 " in l["what"])
-least = min(l["peak_mib"] for l in theirs if " f32 " in l["what"])
-print(f"{sys.argv[2]}: speed {best['tokens_per_s'] / peer['tokens_per_s']:.2f} x torch's best ({best['what']} {best['tokens_per_s']:.0f}, {peer['what']} {peer['tokens_per_s']:.0f} tokens/s); "
-      f"f32 peak memory {f32['peak_mib'] / least:.2f} x torch's smaller ({f32['peak_mib']:.0f}, {least:.0f} MiB)")
+for precision in ("f32", "bf16"):
+    mine = next(l for l in ours if f" {precision} " in l["what"])
+    peers = [l for l in theirs if f" {precision} " in l["what"]]
+    fastest, least = max(peers, key=lambda l: l["tokens_per_s"]), min(l["peak_mib"] for l in peers)
+    print(f"{sys.argv[2]} {precision}: speed {mine['tokens_per_s'] / fastest['tokens_per_s']:.2f} x ({mine['tokens_per_s']:.0f}, {fastest['what']} {fastest['tokens_per_s']:.0f} tokens/s); "
+          f"peak memory {mine['peak_mib'] / least:.3f} x torch's smaller ({mine['peak_mib']:.0f}, {least:.0f} MiB)")
 PY
   done
 else
