@@ -19,11 +19,15 @@ static bool same_argument(const sn_arg *a, const sn_arg *b) {
     return a->arena == b->arena && a->dtype == b->dtype && (a->arena == SN_NO_ARENA || sn_shape_equal(&a->shape, &b->shape));
 }
 
+/* The side of a collective that every rank has alike; on the other one ranks hold as much as there is for them. */
+static const sn_arg *whole_side(const sn_instr *in) {
+    if (!strcmp(in->op, "reduce_scatter")) return &in->in[0];
+    return in->n_in > 1 ? &in->in[1] : &in->out[0];
+}
+
 static bool same_collective(const sn_instr *a, const sn_instr *b) {
-    bool same = !strcmp(a->op, b->op) && a->n_in == b->n_in && a->n_out == b->n_out && !memcmp(&a->attrs, &b->attrs, sizeof a->attrs);
-    for (int i = 0; same && i < a->n_in; i++) same = same_argument(&a->in[i], &b->in[i]);
-    for (int i = 0; same && i < a->n_out; i++) same = same_argument(&a->out[i], &b->out[i]);
-    return same;
+    return !strcmp(a->op, b->op) && a->n_in == b->n_in && a->n_out == b->n_out && !memcmp(&a->attrs, &b->attrs, sizeof a->attrs) &&
+           same_argument(whole_side(a), whole_side(b));
 }
 
 /* The next instruction of the comm queue at or after k. */
@@ -51,8 +55,7 @@ static void open_cluster(tiny *t, const sn_model_config *config, const char *opt
     t->cluster.addresses = t->device.shape.addresses;
     for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
     t->cluster.mesh.size[SN_MESH_DP] = ranks;
-    sn_training_shape shape = {
-        .tokens = 16 * ranks, .evaluate = true};
+    sn_training_shape shape = {.tokens = 16 * ranks, .evaluate = true};
     assert_ok(sn_job_for_training(config, NULL, &shape, t->recipe, &t->cluster, NULL, &t->job));
 }
 

@@ -40,12 +40,19 @@ static sn_status write_state(const sn_session *s, const char *path, sn_str *tens
     size_t index = 0;
     for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++) {
         if (!is_state(job, (sn_pid)p)) continue;
-        size_t bytes = (size_t)s->plan->persistent[p].bytes;
-        const void *data = sn_run_persistent(s->run, (sn_pid)p);
-        sn_str_printf(tensors, "%s\n    ", index ? "," : "");
+        size_t written = 0, bytes;
+        uint32_t crc = 0;
+        int64_t first;
+        void *data;
+        for (int i = 0; status == SN_OK && sn_session_piece(s, (sn_pid)p, i, &first, &data, &bytes); i++) {
+            crc = sn_crc32c(crc, data, bytes);
+            status = sn_st_write(&w, index, written, data, bytes);
+            written += bytes;
+        }
+        index++;
+        sn_str_printf(tensors, "%s\n    ", index > 1 ? "," : "");
         sn_str_json(tensors, job->persistent[p].name, strlen(job->persistent[p].name));
-        sn_str_printf(tensors, ": {\"bytes\": %zu, \"crc32c\": %u}", bytes, sn_crc32c(0, data, bytes));
-        status = sn_st_write(&w, index++, 0, data, bytes);
+        sn_str_printf(tensors, ": {\"bytes\": %zu, \"crc32c\": %u}", written, crc);
     }
     if (status == SN_OK) status = sn_st_write_finish(&w);
     sn_st_write_close(&w);
@@ -162,12 +169,13 @@ static sn_status read_state(const sn_session *s, const char *path, const json_t 
         const sn_persistent *e = &job->persistent[p];
         const sn_st_tensor *t = sn_st_find(&st, e->name);
         const json_t *entry = json_object_get(tensors, e->name);
-        size_t bytes = (size_t)s->plan->persistent[p].bytes;
+        size_t bytes = t ? (size_t)t->bytes : 0, item = (size_t)sn_dtypes[e->rest.form].bytes;
+        const sn_placed *at = sn_run_placed(s->run, (sn_pid)p);
         if (!t || !entry) status = sn_fail(SN_ERR_FORMAT, "%s lacks %s: was it saved under another recipe?", path, e->name);
         else if (t->dtype != e->rest.form || !sn_shape_equal(&t->shape, &e->shape))
             status = sn_fail(SN_ERR_FORMAT, "%s: %s has another form or shape than this recipe's", path, e->name);
         else if (i < job->n_persistent) status = check_tensor(s, &st, t, path, bytes, entry);
-        else status = sn_st_read(&st, t, 0, sn_run_persistent(s->run, (sn_pid)p), bytes);
+        else status = sn_st_read(&st, t, (uint64_t)at->first * item, sn_run_persistent(s->run, (sn_pid)p), (size_t)at->bytes);
     }
     sn_st_close(&st);
     return status;

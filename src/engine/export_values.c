@@ -71,11 +71,8 @@ static sn_status run_value(const sn_export *v, sn_pid p, const char **data, sn_d
     const sn_job *job = v->session->job;
     sn_pid master = sn_job_master(job, p), from = master == SN_NONE ? p : master;
     *form = job->persistent[from].rest.form;
-    *data = sn_run_persistent(v->session->run, from);
-    if (!*data) return sn_fail(SN_ERR_USAGE, "%s: the device has no memory to export from", job->persistent[p].name);
-    if (!sn_shape_equal(&v->session->plan->persistent[from].shape, &job->persistent[p].shape))
-        return sn_fail(SN_ERR_UNSUPPORTED, "%s: this rank holds a part of it only", job->persistent[p].name);
-    return SN_OK;
+    *data = sn_session_whole(v->session, from);
+    return *data ? SN_OK : sn_fail(SN_ERR_USAGE, "%s: the device has no memory to export from", job->persistent[p].name);
 }
 
 static sn_status gather_run(const sn_export *v, const char *data, sn_dtype form, int64_t row0, int64_t n, float *out) {

@@ -108,16 +108,15 @@ sn_status sn_job_for_generation(const sn_model_config *config, const sn_paramete
     return finish(s, job, out);
 }
 
-void sn_initialise(const sn_persistent *e, sn_pid p, uint64_t seed, void *data) {
+void sn_initialise(const sn_persistent *e, sn_pid p, uint64_t seed, int64_t first, int64_t n, void *data) {
     enum { CHUNK = 256 };
-    int64_t n = 1;
-    for (int i = 0; i < e->shape.rank; i++) n *= e->shape.d[i];
     float buffer[CHUNK];
     size_t item = (size_t)sn_dtypes[e->rest.form].bytes;
     for (int64_t at = 0; at < n; at += CHUNK) {
         int64_t m = n - at < CHUNK ? n - at : CHUNK;
         for (int64_t i = 0; i < m; i += 4) {
-            sn_rng4 r = sn_philox((uint32_t)seed, (uint32_t)(seed >> 32), 0, p, (uint32_t)((at + i) / 4), (uint32_t)((at + i) >> 34));
+            int64_t element = first + at + i;
+            sn_rng4 r = sn_philox((uint32_t)seed, (uint32_t)(seed >> 32), 0, p, (uint32_t)(element / 4), (uint32_t)(element >> 34));
             for (int64_t k = 0; k < 4 && i + k < m; k++) {
                 float pair[2];
                 switch (e->source.init) {

@@ -9,7 +9,10 @@ sn_status sn_load_weights(sn_run *run, const sn_job *job, uint64_t seed) {
         const sn_persistent *e = &job->persistent[p];
         bool master = e->parent != SN_NONE && sn_job_master(job, e->parent) == p;
         void *data = sn_run_persistent(run, (sn_pid)p);
-        if (data && e->source.file < 0 && (e->class_of == SN_CLASS_WEIGHTS || master)) sn_initialise(e, master ? e->parent : (sn_pid)p, seed, data);
+        if (data && e->source.file < 0 && (e->class_of == SN_CLASS_WEIGHTS || master)) {
+            const sn_placed *at = sn_run_placed(run, (sn_pid)p);
+            sn_initialise(e, master ? e->parent : (sn_pid)p, seed, at->first, at->count, data);
+        }
     }
     return SN_OK;
 }

@@ -105,6 +105,12 @@ static sn_pid part_of_name(const sn_job *job, const char *name) {
     return SN_NONE;
 }
 
+/* This rank's part of the values. */
+static sn_status put(sn_run *run, const sn_job *job, sn_pid p, const float *values) {
+    const sn_placed *at = sn_run_placed(run, p);
+    return sn_from_f32(job->persistent[p].rest.form, values + at->first, at->count, sn_run_persistent(run, p));
+}
+
 static sn_status load_tensor(sn_run *run, const sn_job *job, const sn_st *st, size_t index, const char *dir) {
     const sn_st_tensor *t = &st->tensors[index];
     char wanted[96], found[96];
@@ -121,10 +127,10 @@ static sn_status load_tensor(sn_run *run, const sn_job *job, const sn_st *st, si
         raw && values ? sn_st_read(st, t, 0, raw, (size_t)t->bytes) : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a tensor of %s", dir);
     if (s == SN_OK) {
         sn_to_f32(t->dtype, raw, n, values);
-        s = sn_from_f32(e->rest.form, values, n, sn_run_persistent(run, p));
+        s = put(run, job, p, values);
     }
     sn_pid master = sn_job_master(job, p);
-    if (s == SN_OK && master != SN_NONE) s = sn_from_f32(SN_F32, values, n, sn_run_persistent(run, master));
+    if (s == SN_OK && master != SN_NONE) s = put(run, job, master, values);
     sn_free(raw);
     sn_free(values);
     return s;

@@ -16,12 +16,10 @@ static sn_status write_factor(const sn_session *s, sn_st_writer *w, size_t index
     const sn_persistent *e = &s->job->persistent[p];
     sn_pid master = sn_job_master(s->job, p), from = master == SN_NONE ? p : master;
     sn_dtype form = s->job->persistent[from].rest.form;
-    const char *data = sn_run_persistent(s->run, from);
+    const char *data = sn_session_whole(s, from);
     int64_t n = e->shape.d[0] * e->shape.d[1];
     float values[CHUNK];
     if (!data) return sn_fail(SN_ERR_USAGE, "%s: the device has no memory to export from", e->name);
-    if (!sn_shape_equal(&s->plan->persistent[from].shape, &e->shape))
-        return sn_fail(SN_ERR_UNSUPPORTED, "%s: this rank holds a part of it only", e->name);
     if (form == SN_F32) return sn_st_write(w, index, 0, data, (size_t)n * sizeof(float));
     for (int64_t at = 0; at < n; at += CHUNK) {
         int64_t m = n - at < CHUNK ? n - at : CHUNK;

@@ -13,6 +13,9 @@ typedef struct sn_session {
     sn_job *job;
     sn_plan *plan;
     sn_run *run;
+    sn_run *const *runs; /* of all ranks in this process, rank 0's first; NULL: run alone */
+    int n_runs;
+    int rank;
     bool exports; /* writes a whole model at its end: see engine/reserved.c */
     uint64_t files; /* bytes of checkpoints and exports on disk */
 } sn_session;
@@ -41,5 +44,13 @@ sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe)
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm);
 
 void sn_session_close(sn_session *s); /* not the model */
+
+/* A persistent value is held in pieces, in logical order: whole by rank 0, or in flat shards. Piece i of them, from logical
+ * element *first on; false after the last. */
+bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, void **data, size_t *bytes);
+
+/* All of a persistent value in a row: where it rests, or put together in the transient arena, which may not run meanwhile and
+ * holds one such value at a time. NULL: the device has no memory. */
+const void *sn_session_whole(const sn_session *s, sn_pid p);
 
 #endif

@@ -16,7 +16,8 @@
 static sn_status open_ranks(sn_training *t) {
     const char *adapter = sn_options_string(t->recipe, "adapter");
     t->runs = sn_alloc_zero((size_t)t->ranks, sizeof *t->runs);
-    if (!t->runs) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks");
+    t->plans = sn_alloc_zero((size_t)t->ranks, sizeof *t->plans);
+    if (!t->runs || !t->plans) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks");
     if (t->ranks > 1) {
         SN_TRY(sn_comm_threads_new(t->ranks, &t->comms));
         SN_TRY(sn_team_open(t->ranks, NULL, &t->rank_team));
@@ -24,11 +25,16 @@ static sn_status open_ranks(sn_training *t) {
     for (int r = 0; r < t->ranks; r++) {
         sn_session s = t->session;
         s.run = NULL;
+        s.rank = r;
+        if (r) SN_TRY(sn_session_plan(&s));
+        t->plans[r] = s.plan;
         sn_status status = sn_session_open(&s, t->recipe, adapter, t->comms ? &t->comms[r] : NULL);
         t->runs[r] = s.run;
         SN_TRY(status);
     }
     t->session.run = t->runs[0];
+    t->session.runs = t->runs;
+    t->session.n_runs = t->ranks;
     t->program = sn_job_role_index(t->session.job, SN_ROLE_TRAIN);
     t->program_next = sn_job_role_index(t->session.job, SN_ROLE_TRAIN_NEXT);
     t->update = sn_job_role_index(t->session.job, SN_ROLE_UPDATE);
@@ -41,11 +47,13 @@ static void close_training(sn_training *t) {
     sn_metrics_close(t->metrics);
     sn_events_close(t->events);
     for (int r = 1; t->runs && r < t->ranks; r++) sn_run_close(t->runs[r]);
+    for (int r = 1; t->plans && r < t->ranks; r++) sn_plan_free(t->plans[r]);
     if (t->runs) t->session.run = t->runs[0];
     sn_session_close(&t->session);
     sn_team_close(t->rank_team);
     sn_comm_threads_free(t->comms);
     sn_free(t->runs);
+    sn_free(t->plans);
     sn_training_close_data(t);
     sn_options_close(t->own_recipe);
 }

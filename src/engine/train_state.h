@@ -21,6 +21,7 @@ typedef struct sn_training {
     int ranks;
     sn_session session; /* of rank 0 */
     sn_run **runs;
+    sn_plan **plans; /* by rank; the first is the session's */
     sn_comm *comms;
     sn_team *rank_team; /* a thread for each rank */
     int program, program_next, update, evaluate; /* indices; update -1: part of program */

@@ -80,20 +80,21 @@ static void fill_hyper(sn_training *t, int program, double rate) {
     for (int r = 0; r < t->ranks; r++) memcpy(sn_run_io(t->runs[r], program, "hyper", 0, NULL), hyper, sizeof hyper);
 }
 
-/* The first weight (of rank 0) that is not finite throughout; NULL: none. */
+/* The first weight that is not finite throughout; NULL: none. */
 static const char *broken_weight(const sn_training *t) {
     const sn_job *job = t->session.job;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
         if (e->class_of != SN_CLASS_WEIGHTS || !sn_dtype_is_float(e->rest.form)) continue;
-        const char *data = sn_run_persistent(t->runs[0], (sn_pid)p);
-        size_t item = (size_t)sn_dtypes[e->rest.form].bytes;
-        int64_t n = (int64_t)(t->session.plan->persistent[p].bytes / item);
-        for (int64_t at = 0; at < n; at++) {
-            float x;
-            sn_to_f32(e->rest.form, data + (size_t)at * item, 1, &x);
-            if (!isfinite(x)) return e->name;
-        }
+        size_t item = (size_t)sn_dtypes[e->rest.form].bytes, bytes;
+        int64_t first;
+        void *data;
+        for (int i = 0; sn_session_piece(&t->session, (sn_pid)p, i, &first, &data, &bytes); i++)
+            for (size_t at = 0; at < bytes; at += item) {
+                float x;
+                sn_to_f32(e->rest.form, (const char *)data + at, 1, &x);
+                if (!isfinite(x)) return e->name;
+            }
     }
     return NULL;
 }

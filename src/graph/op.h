@@ -43,6 +43,13 @@ typedef struct sn_op {
      * in place, element by element. */
     uint32_t alias[SN_MAX_OUT];
 
+    /* Not 0: output 0 has one element for each run of so many elements of the flattened input 0, so that a flat shard of whole
+     * runs gives a flat shard of them. (Elementwise ops, whose operands have the same letters, take flat shards anyway.) */
+    int flat_run;
+
+    /* Not 0: 1 + the integer attribute that takes the logical index of the first element when operands are flat shards. */
+    int flat_first;
+
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */
     int adds_into;
 

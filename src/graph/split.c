@@ -45,11 +45,81 @@ static void want(sn_graph *g, sn_node *n, int i, int a, sn_split_axis x) {
     n->in[i].split.axis[a] = x;
 }
 
+static bool may_split(const char *letters, int n) {
+    for (int i = 0; i < n; i++)
+        if (!islower((unsigned char)letters[i])) return false;
+    return n > 0;
+}
+
+/* Whether operand `which` has just these letters. */
+static bool alike(const char *axes, int n_in, int which, const char *letters, int n) {
+    int count;
+    const char *own = letters_of(axes, n_in, which, &count);
+    return count == n && !memcmp(own, letters, (size_t)n);
+}
+
+/* Whether the op works element by element along operand `which`: no other operand has some of its letters only. */
+static bool elementwise(const sn_node *n, const char *axes, int which) {
+    int count, other;
+    const char *letters = letters_of(axes, n->n_in, which, &count);
+    if (!may_split(letters, count)) return false;
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        if (alike(axes, n->n_in, i, letters, count)) continue;
+        const char *more = letters_of(axes, n->n_in, i, &other);
+        for (int k = 0; k < other; k++)
+            if (find_letter(letters, count, more[k]) >= 0) return false;
+    }
+    return true;
+}
+
+/* The flat shard on mesh axis a in which an operand arrives, or in which the result has to rest; *which: that operand. */
+static bool find_flat(const sn_graph *g, const sn_node *n, int a, int *which, sn_split_axis *flat) {
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i].value == SN_NONE) continue;
+        *flat = arriving(g, n, i, a);
+        *which = i;
+        if (sn_is_flat(flat)) return true;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        if (n->out[o] == SN_NONE || g->values[n->out[o]].persistent == SN_NONE) continue;
+        *flat = g->values[n->out[o]].rest.split.axis[a];
+        *which = n->n_in + o;
+        if (sn_is_flat(flat)) return true;
+    }
+    return false;
+}
+
+/* Elementwise ops and reductions of runs take flat shards: operands alike arrive so, results come out so. */
+static bool infer_flat(sn_graph *g, sn_node *n, int a, const sn_op *op, const char *axes) {
+    int which, count;
+    sn_split_axis flat;
+    if (!find_flat(g, n, a, &which, &flat)) return false;
+    if (op->flat_run && which == 0 && flat.unit % op->flat_run == 0) {
+        flat.unit /= op->flat_run;
+        g->values[n->out[0]].result.axis[a] = flat;
+        return true;
+    }
+    if (!axes || !elementwise(n, axes, which)) return false;
+    const char *letters = letters_of(axes, n->n_in, which, &count);
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i].value == SN_NONE) continue;
+        bool same = alike(axes, n->n_in, i, letters, count);
+        sn_split_axis x = arriving(g, n, i, a);
+        if (same && !sn_is_flat(&x)) want(g, n, i, a, flat);
+        if (!same && x.kind != SN_WHOLE) want(g, n, i, a, (sn_split_axis){.kind = SN_WHOLE});
+    }
+    for (int o = 0; o < n->n_out; o++)
+        if (n->out[o] != SN_NONE)
+            g->values[n->out[o]].result.axis[a] = alike(axes, n->n_in, n->n_in + o, letters, count) ? flat : (sn_split_axis){.kind = SN_WHOLE};
+    return true;
+}
+
 static void infer_node(sn_graph *g, sn_node *n, int a) {
     sn_call call;
     sn_node_call(g, n, &call);
     const sn_op *op = sn_ops[n->op];
     const char *axes = op->axes ? op->axes(&call) : NULL;
+    if (infer_flat(g, n, a, op, axes)) return;
     char letter = 0;
     sn_split_axis shard = {0};
     for (int i = 0; i < n->n_in; i++) {

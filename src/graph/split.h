@@ -29,6 +29,14 @@ typedef struct sn_split {
     sn_split_axis axis[SN_MESH_AXES];
 } sn_split;
 
+/* Where a rank stands on one axis of the mesh, the axes nested with the first outermost. */
+static inline int sn_mesh_index(const sn_mesh *m, int rank, int axis) {
+    for (int a = SN_MESH_AXES - 1; a > axis; a--) rank /= m->size[a];
+    return rank % m->size[axis];
+}
+
+static inline bool sn_is_flat(const sn_split_axis *x) { return x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT; }
+
 static inline bool sn_split_is_whole(const sn_split *s) {
     for (int i = 0; i < SN_MESH_AXES; i++)
         if (s->axis[i].kind != SN_WHOLE) return false;

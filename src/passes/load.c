@@ -7,7 +7,8 @@
  *
  * A tile is read one ahead of the cast of the one before, so that two are alive at any time and reading, which is the io
  * queue's, goes on while the compute queue casts. On a device whose memory the host does not address, every tile rests in
- * the host tier, and is copied from there. A job whose weights have no file has no such program. */
+ * the host tier, and is copied from there. A weight that rests in shards is read whole, as one tile, of which each rank keeps
+ * its shard. A job whose weights have no file has no such program. */
 #include "graph/op.h"
 #include "ops/cast/cast.h"
 #include "ops/copy/copy.h"
@@ -33,6 +34,8 @@ typedef struct loader {
 static bool io_writes(const loader *l, const sn_persistent *e) {
     return e->rest.tier == SN_TIER_HOST || (l->addresses >> SN_TIER_HOST & 1);
 }
+
+static bool in_shards(const sn_persistent *e) { return sn_is_flat(&e->rest.split.axis[SN_MESH_DP]); }
 
 static sn_status row_bytes_of(const sn_persistent *e, size_t *out) {
     bool vector = e->shape.rank == 1;
@@ -79,7 +82,8 @@ static void put(loader *l, sn_vid from, sn_vid to, int64_t at, int64_t n) {
     sn_attrs a = {0};
     if (!same) a.i[SN_CAST_DTYPE] = v->dtype;
     sn_vid out[SN_MAX_OUT];
-    sn_append_uses(g, same ? SN_OP_copy : SN_OP_cast, &a, 2, (sn_use[]){sn_use_of(from), sn_use_rows(to, at, n)}, v->name, out);
+    bool all = n == v->shape.d[0];
+    sn_append_uses(g, same ? SN_OP_copy : SN_OP_cast, &a, 2, (sn_use[]){sn_use_of(from), all ? sn_use_of(to) : sn_use_rows(to, at, n)}, v->name, out);
 }
 
 static void use_tile(loader *l) {
@@ -108,13 +112,15 @@ static sn_status load_weight(loader *l, sn_pid p) {
     sn_vid into[2] = {sn_use_persistent(g, p), master == SN_NONE ? SN_NONE : sn_use_persistent(g, master)};
     SN_TRY(g->status);
     for (int i = 0; i < 2; i++) {
-        if (targets[i] == SN_NONE || job->persistent[targets[i]].rest.form != e->source.form || !io_writes(l, &job->persistent[targets[i]]))
+        if (targets[i] == SN_NONE || job->persistent[targets[i]].rest.form != e->source.form || !io_writes(l, &job->persistent[targets[i]]) ||
+            in_shards(&job->persistent[targets[i]]))
             continue;
         read_rows(l, e, row_bytes, 0, e->shape.d[0], into[i]);
         if (into[!i] != SN_NONE) put(l, into[i], into[!i], 0, 0);
         return g->status;
     }
-    int64_t step = rows_of_tile(l, e, row_bytes), n;
+    bool whole = in_shards(e) || (master != SN_NONE && in_shards(&job->persistent[master]));
+    int64_t step = whole ? e->shape.d[0] : rows_of_tile(l, e, row_bytes), n;
     for (int64_t at = 0; at < e->shape.d[0]; at += n) {
         n = e->shape.d[0] - at < step ? e->shape.d[0] - at : step;
         sn_vid tile = read_rows(l, e, row_bytes, at, n, SN_NONE);

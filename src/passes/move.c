@@ -1,10 +1,13 @@
 /* The last pass: inserts what lies between a value's result, its rest and each use, from one table:
  *
  *   form -> form            cast                      whole -> shard     view (no bytes moved)
- *   host <-> device         copy                      partial -> whole   reduce_scatter + all_gather
+ *   host <-> device         copy                      partial -> shard   reduce_scatter
+ *                                                     shard -> whole     all_gather
+ *                                                     partial -> whole   reduce_scatter + all_gather
  *
- * Of a value that is used by slice, the slice alone is moved. A moved copy is shared by the uses that follow in the same block. Then copies that move nothing are taken out again:
- * their producer writes in place. */
+ * What an op changes in a shard of a value that rests whole is gathered into that value again behind it. Of a value that is
+ * used by slice, the slice alone is moved. A moved copy is shared by the uses that follow in the same block. Then copies
+ * that move nothing are taken out again: their producer writes in place. */
 #include <string.h>
 
 #include "graph/op.h"
@@ -63,39 +66,73 @@ static sn_vid moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, s
     return out[0];
 }
 
-/* partial -> whole over the dp axis: every rank sums its shard in rank order, then the shards are gathered. */
-static sn_vid sum_over_ranks(sn_graph *g, sn_vid v) {
+/* partial -> flat shard over the dp axis: every rank sums its shard in rank order. */
+static sn_vid sum_over_ranks(sn_graph *g, sn_vid v, int32_t unit) {
     sn_attrs a = {0};
-    int64_t n = 1;
-    sn_shape shape = g->values[v].shape;
-    for (int i = 0; i < shape.rank; i++) n *= shape.d[i];
     a.i[SN_REDUCE_SCATTER_AXIS] = SN_MESH_DP;
-    a.i[SN_REDUCE_SCATTER_UNIT] = COMM_UNIT;
-    a.i[SN_REDUCE_SCATTER_ELEMENTS] = n;
+    a.i[SN_REDUCE_SCATTER_UNIT] = unit;
     a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[SN_MESH_DP];
     g->values[v].class_of = SN_CLASS_COMMUNICATION;
     sn_vid shard = moved(g, SN_OP_reduce_scatter, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
-    if (shard == SN_NONE) return SN_NONE;
-    g->values[shard].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
-    sn_attrs b = {0};
-    b.i[SN_ALL_GATHER_AXIS] = SN_MESH_DP;
-    b.i[SN_ALL_GATHER_UNIT] = COMM_UNIT;
-    b.i[SN_ALL_GATHER_ELEMENTS] = n;
-    b.i[SN_ALL_GATHER_ROWS] = shape.rank == 2 ? shape.d[0] : 0;
-    sn_vid whole = moved(g, SN_OP_all_gather, &b, sn_use_of(shard), SN_CLASS_COMMUNICATION);
+    if (shard != SN_NONE) g->values[shard].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = unit};
+    return shard;
+}
+
+/* flat shard -> whole. */
+static sn_vid gather(sn_graph *g, sn_vid v) {
+    sn_attrs a = {0};
+    a.i[SN_ALL_GATHER_AXIS] = SN_MESH_DP;
+    a.i[SN_ALL_GATHER_UNIT] = g->values[v].result.axis[SN_MESH_DP].unit;
+    sn_vid whole = moved(g, SN_OP_all_gather, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
+    if (whole != SN_NONE) g->values[whole].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
     return whole;
 }
 
-/* The ways that the table has: as it is, and partial -> whole over dp. */
+/* Behind node id, which has changed this rank's shard of a value that rests whole: everybody gets all shards. */
+static sn_status gather_again(sn_graph *g, sn_nid id, int i) {
+    sn_use shard = g->nodes[id].in[i], whole = sn_use_of(shard.value);
+    sn_attrs a = {0};
+    sn_vid out[SN_MAX_OUT];
+    a.i[SN_ALL_GATHER_AXIS] = SN_MESH_DP;
+    a.i[SN_ALL_GATHER_UNIT] = shard.split.axis[SN_MESH_DP].unit;
+    sn_insert_after(g, id, "move");
+    sn_append_uses(g, SN_OP_all_gather, &a, 2, (sn_use[]){shard, whole}, g->values[shard.value].name, out);
+    return g->status;
+}
+
+static bool has_way(sn_split_kind from, const sn_split_axis *to) {
+    if (from == SN_PARTIAL) return to->kind == SN_WHOLE || sn_is_flat(to);
+    return from == SN_WHOLE && sn_is_flat(to);
+}
+
+/* The ways that the table has: as it is, and those between whole, partial and flat shards over dp. */
 static sn_status check_way(const sn_graph *g, const sn_node *n, int i, const sn_value *v) {
     if (!n->in[i].has_split) return SN_OK;
     static const char *const kinds[] = {"whole", "shard", "partial", "at"};
     for (int a = 0; a < SN_MESH_AXES; a++) {
         sn_split_kind from = (sn_split_kind)v->result.axis[a].kind, to = (sn_split_kind)n->in[i].split.axis[a].kind;
-        if (g->job->mesh.size[a] <= 1 || from == to || (a == SN_MESH_DP && from == SN_PARTIAL && to == SN_WHOLE)) continue;
+        bool gathered = sn_is_flat(&v->result.axis[a]) && to == SN_WHOLE && !(sn_ops[n->op]->mutates >> i & 1);
+        if (g->job->mesh.size[a] <= 1 || from == to) continue;
+        if (a == SN_MESH_DP && (gathered || has_way(from, &n->in[i].split.axis[a]))) continue;
         return sn_fail(SN_ERR_PLAN, "%s: no way from %s to %s for input %d of %s %s", g->name, kinds[from], kinds[to], i, sn_ops[n->op]->name, n->name);
     }
     return SN_OK;
+}
+
+/* Between splits over dp. Where nothing is moved, a flat use of a whole value stays a view. */
+static sn_status move_split(mover *m, sn_nid id, sn_use *at, const sn_split_axis *to) {
+    sn_graph *g = m->g;
+    sn_split_axis from = g->values[at->value].result.axis[SN_MESH_DP];
+    if (from.kind == SN_PARTIAL) {
+        at->value = sum_over_ranks(g, at->value, sn_is_flat(to) ? to->unit : COMM_UNIT);
+        if (at->value != SN_NONE && to->kind == SN_WHOLE) at->value = gather(g, at->value);
+    } else if (sn_is_flat(&from) && to->kind == SN_WHOLE) {
+        sn_vid found = recall(m, at, g->values[at->value].dtype, &g->nodes[id], false);
+        if (found == SN_NONE && (found = gather(g, at->value)) != SN_NONE)
+            remember(m, at, found, g->values[found].dtype, &g->nodes[id], false);
+        *at = sn_use_of(found);
+    }
+    return g->status;
 }
 
 static sn_status move_use(mover *m, sn_nid id, int i) {
@@ -122,9 +159,7 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
         }
         at = sn_use_of(found);
     }
-    bool wants_whole = use.has_split && use.split.axis[SN_MESH_DP].kind == SN_WHOLE;
-    if (v.result.axis[SN_MESH_DP].kind == SN_PARTIAL && wants_whole && !mutated) at.value = sum_over_ranks(g, at.value);
-    SN_TRY(g->status);
+    if (use.has_split && !mutated) SN_TRY(move_split(m, id, &at, &use.split.axis[SN_MESH_DP]));
     n = &g->nodes[id];
     if (use.form < SN_DTYPE_COUNT && use.form != v.dtype) {
         found = recall(m, &at, (sn_dtype)use.form, n, false);
@@ -145,6 +180,12 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
     return SN_OK;
 }
 
+/* A rank's shard of what it holds whole. */
+static bool is_view(const sn_graph *g, const sn_use *use) {
+    return use->value != SN_NONE && use->has_split && sn_is_flat(&use->split.axis[SN_MESH_DP]) &&
+           g->values[use->value].result.axis[SN_MESH_DP].kind == SN_WHOLE;
+}
+
 /* copy x -> persistent p, x made here and used by nothing else: x's producer writes p's bytes itself. */
 static sn_status elide_copies(sn_graph *g) {
     uint32_t *uses = sn_alloc_zero(g->n_values, sizeof *uses);
@@ -159,7 +200,7 @@ static sn_status elide_copies(sn_graph *g) {
         sn_nid id = g->order[k];
         sn_node *n = &g->nodes[id];
         sn_vid from = n->in[0].value, to = n->out[0];
-        bool elide = n->op == SN_OP_copy && to != SN_NONE && !n->in[0].slice_n && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
+        bool elide = n->op == SN_OP_copy && to != SN_NONE && !n->in[0].slice_n && !is_view(g, &n->in[0]) && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
                      g->values[from].persistent == SN_NONE && g->values[from].dtype == g->values[to].dtype && !g->values[from].output;
         if (!elide) {
             g->order[kept++] = id;
@@ -182,7 +223,7 @@ static void fold_accumulation(sn_graph *g) {
     for (size_t k = 0; k < g->n_order; k++) {
         sn_node *n = &g->nodes[g->order[k]];
         bool folds = false;
-        if (n->op == SN_OP_accumulate && !n->in[1].slice_n && g->values[n->in[1].value].producer != SN_NONE) {
+        if (n->op == SN_OP_accumulate && !n->in[1].slice_n && !is_view(g, &n->in[1]) && g->values[n->in[1].value].producer != SN_NONE) {
             sn_vid x = n->in[1].value;
             sn_node *maker = &g->nodes[g->values[x].producer];
             int slot = sn_ops[maker->op]->adds_into;
@@ -210,6 +251,8 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
             sn_nid id = g->order[at];
             if (!strcmp(g->nodes[id].made_by, "move")) continue;
             for (int i = 0; i < g->nodes[id].n_in; i++) SN_TRY(move_use(&m, id, i));
+            for (int i = 0; i < g->nodes[id].n_in; i++)
+                if (sn_ops[g->nodes[id].op]->mutates >> i & 1 && is_view(g, &g->nodes[id].in[i])) SN_TRY(gather_again(g, id, i));
             at = sn_graph_position(g, id);
         }
         sn_insert_at_end(g, "model");

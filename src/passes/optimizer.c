@@ -8,7 +8,7 @@
 #include "ops/adamw/adamw.h"
 #include "ops/clip_factor/clip_factor.h"
 #include "ops/sgd/sgd.h"
-#include "ops/sum_squares/sum_squares.h"
+#include "ops/sum_units/sum_units.h"
 #include "passes/pass.h"
 
 static const sn_option options[] = {
@@ -91,8 +91,9 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
     for (size_t i = 0; i < n; i++) {
         if (job->persistent[i].class_of != SN_CLASS_GRADIENTS) continue;
         sn_attrs a = {0};
-        a.i[SN_SUM_SQUARES_SLOT] = slot++;
-        sn_append(g, SN_OP_sum_squares, &a, 2, (sn_vid[]){u.norms, sn_use_persistent(g, (sn_pid)i)}, job->persistent[i].name, out);
+        a.i[SN_SUM_UNITS_SLOT] = slot++;
+        sn_vid gradient = sn_use_persistent(g, (sn_pid)i), units = sn_append1(g, SN_OP_sum_squares, NULL, 1, &gradient, job->persistent[i].name);
+        sn_append(g, SN_OP_sum_units, &a, 2, (sn_vid[]){u.norms, units}, job->persistent[i].name, out);
     }
     sn_attrs a = {.f[SN_CLIP_FACTOR_MAX_NORM] = sn_options_float(recipe, "max_grad_norm")};
     u.clip = sn_append1(g, SN_OP_clip_factor, &a, 2, (sn_vid[]){u.norms, u.hyper}, "clip");

@@ -9,13 +9,23 @@
 
 static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan"); }
 
-sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh) {
+sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first) {
     sn_shape s = *logical;
+    if (first) *first = 0;
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
-        if (x->kind != SN_SHARD || x->dim >= s.rank) continue;
-        int64_t unit = x->unit > 0 ? x->unit : 1, units = (s.d[x->dim] + unit - 1) / unit;
-        s.d[x->dim] = (units + mesh->size[a] - 1) / mesh->size[a] * unit;
+        int64_t unit = x->unit > 0 ? x->unit : 1;
+        if (sn_is_flat(x)) {
+            int64_t n = 1;
+            for (int i = 0; i < s.rank; i++) n *= s.d[i];
+            int64_t units = (n + unit - 1) / unit, shard = (units + mesh->size[a] - 1) / mesh->size[a] * unit;
+            int64_t at = shard * sn_mesh_index(mesh, rank, a), left = n - at;
+            s = sn_shape_of(left < 0 ? 0 : left < shard ? left : shard);
+            if (first) *first = at < n ? at : n;
+        } else if (x->kind == SN_SHARD && x->dim < s.rank) {
+            int64_t units = (s.d[x->dim] + unit - 1) / unit;
+            s.d[x->dim] = (units + mesh->size[a] - 1) / mesh->size[a] * unit;
+        }
     }
     return s;
 }
@@ -42,12 +52,28 @@ static bool is_transient(const planner *p, const sn_value *v) {
     return v->persistent == SN_NONE ? !v->input && !v->output : p->plan->persistent[v->persistent].within;
 }
 
+static const sn_split *split_of(const sn_value *v) { return v->persistent != SN_NONE ? &v->rest.split : &v->result; }
+
+/* A rank's flat shard of a value that it holds whole. */
+static bool is_view(const sn_value *v, const sn_use *u) {
+    for (int a = 0; u->has_split && a < SN_MESH_AXES; a++)
+        if (sn_is_flat(&u->split.axis[a]) && split_of(v)->axis[a].kind == SN_WHOLE) return true;
+    return false;
+}
+
 /* The shape of a use at this rank, and where it begins in its value. */
 static sn_shape use_of(const planner *p, const sn_use *u, uint64_t *begin) {
+    const sn_value *v = &p->g->values[u->value];
     sn_shape s = p->shape[u->value];
+    const sn_dtype_info *form = &sn_dtypes[v->dtype];
     *begin = 0;
+    if (is_view(v, u)) {
+        int64_t first;
+        s = sn_local_shape(&v->shape, &u->split, &p->job->mesh, p->request->rank, &first);
+        *begin = (uint64_t)(first / form->block) * (uint64_t)form->bytes;
+        return s;
+    }
     if (!u->slice_n) return s;
-    const sn_dtype_info *form = &sn_dtypes[p->g->values[u->value].dtype];
     int64_t row = 1; /* elements of a row; a vector's blocks are whole, as the graph was verified */
     for (int i = 1; i < s.rank; i++) row *= s.d[i];
     *begin = (uint64_t)(u->slice_at * row / form->block) * (uint64_t)form->bytes;
@@ -78,9 +104,8 @@ static void local_call(const planner *p, const sn_node *n, sn_call *c) {
 static sn_status measure_values(planner *p) {
     for (size_t v = 0; v < p->g->n_values; v++) {
         const sn_value *x = &p->g->values[v];
-        const sn_split *split = x->persistent != SN_NONE ? &x->rest.split : &x->result;
         size_t bytes;
-        p->shape[v] = sn_local_shape(&x->shape, split, &p->job->mesh);
+        p->shape[v] = sn_local_shape(&x->shape, split_of(x), &p->job->mesh, p->request->rank, NULL);
         if (!sn_shape_bytes(&p->shape[v], x->dtype, &bytes)) {
             char text[96];
             return sn_fail(SN_ERR_SHAPE, "%s: value %s %s of form %s has no valid size", p->g->name, x->name ? x->name : "?", sn_shape_text(&x->shape, text),
@@ -120,7 +145,7 @@ static void join_aliases(planner *p) {
             if (out == SN_NONE || !op->alias[o] || !is_transient(p, &g->values[out])) continue;
             for (int i = 0; i < n->n_in; i++) {
                 sn_vid in = n->in[i].value;
-                if (in == SN_NONE || n->in[i].slice_n || !(op->alias[o] >> i & 1) || taken >> i & 1 || !is_transient(p, &g->values[in])) continue;
+                if (in == SN_NONE || n->in[i].slice_n || is_view(&g->values[in], &n->in[i]) || !(op->alias[o] >> i & 1) || taken >> i & 1 || !is_transient(p, &g->values[in])) continue;
                 sn_vid r = p->root[in];
                 if (p->last[r] != k || p->last[in] != k || p->bytes[in] != p->bytes[out] || tier_of(&g->values[in]) != tier_of(&g->values[out])) continue;
                 bool twice = false; /* the same bytes may not be read by another operand of this node */
@@ -171,6 +196,14 @@ static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *
     return s;
 }
 
+/* The logical index of the first element where operand 0 is a flat shard. */
+static int64_t first_of(const planner *p, const sn_node *n) {
+    const sn_value *v = &p->g->values[n->in[0].value];
+    int64_t first;
+    sn_local_shape(&v->shape, is_view(v, &n->in[0]) ? &n->in[0].split : split_of(v), &p->job->mesh, p->request->rank, &first);
+    return first;
+}
+
 static sn_status make_instructions(planner *p) {
     const sn_graph *g = p->g;
     sn_program *prog = &p->out->program;
@@ -196,6 +229,7 @@ static sn_status make_instructions(planner *p) {
         in->out = next += n->n_in;
         next += n->n_out;
         in->attrs = n->attrs;
+        if (op->flat_first) in->attrs.i[op->flat_first - 1] = first_of(p, n);
         in->node = g->order[k];
         in->name = n->name;
         in->made_by = n->made_by;
@@ -327,7 +361,7 @@ static sn_status place_io(sn_plan *plan, const sn_job *job) {
             for (size_t v = 0; v < g->n_values; v++) {
                 const sn_value *x = &g->values[v];
                 if (inputs ? !x->input : !x->output) continue;
-                sn_shape local = sn_local_shape(&x->shape, &x->result, &job->mesh);
+                sn_shape local = sn_local_shape(&x->shape, &x->result, &job->mesh, plan->rank, NULL);
                 size_t bytes;
                 if (!sn_shape_bytes(&local, x->dtype, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s: %s has no valid size", g->name, x->name);
                 out->io[out->n_io++] = (sn_io_slot){.name = x->name, .offset = at, .bytes = bytes, .shape = local, .dtype = x->dtype, .input = inputs};
@@ -364,8 +398,9 @@ static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
         const sn_persistent *e = &job->persistent[i];
         sn_placed *at = &plan->persistent[i];
         size_t bytes;
-        at->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh);
+        at->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh, plan->rank, &at->first);
         at->tier = e->rest.tier;
+        sn_shape_elements(&at->shape, &at->count);
         at->within = lives_within(job, (sn_pid)i);
         if (at->within) continue;
         if (!sn_shape_bytes(&at->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));

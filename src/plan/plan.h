@@ -38,6 +38,7 @@ typedef struct sn_placed {
     uint64_t offset, bytes;
     sn_tier tier;
     sn_shape shape; /* local */
+    int64_t first, count; /* its elements; first: logical index, 0 unless it is a flat shard */
     bool within;    /* lives inside one program: bytes and offset are 0 */
 } sn_placed;
 
@@ -96,8 +97,9 @@ typedef struct sn_plan_request {
 sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out);
 void sn_plan_free(sn_plan *plan);
 
-/* The shape of a value at this rank. */
-sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh);
+/* The shape of a value at this rank. A flat shard is a vector of the elements that this rank really holds, perhaps none; *first
+ * (may be NULL) is the logical index of its first element, 0 of anything else. */
+sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first);
 
 /* Estimated seconds of one run of a program from its costs. flops and bytes a second as `probe` measured them; bf16's count
  * where an instruction multiplies bf16 by bf16, 0: this machine has no such unit. */

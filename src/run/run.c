@@ -222,6 +222,8 @@ void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const 
     return NULL;
 }
 
+const sn_placed *sn_run_placed(const sn_run *run, sn_pid p) { return &run->plan->persistent[p]; }
+
 void *sn_run_persistent(const sn_run *run, sn_pid p) {
     const sn_placed *at = &run->plan->persistent[p];
     return run->base[at->tier] && !at->within ? run->base[at->tier] + at->offset : NULL;

@@ -40,6 +40,7 @@ void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot);
 /* Addresses. NULL when there is no such name or no memory behind the device. */
 void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const sn_io_slot **info);
 void *sn_run_persistent(const sn_run *run, sn_pid p);
+const sn_placed *sn_run_placed(const sn_run *run, sn_pid p);
 void *sn_run_transient(const sn_run *run, uint64_t *bytes); /* the device arena beyond its persistent part */
 void *sn_run_arena(const sn_run *run, sn_tier tier);
 sn_team *sn_run_team(const sn_run *run);

@@ -79,11 +79,11 @@ void tiny_open(tiny *t, const sn_model_config *config, const char *options, cons
             e->source.scale = 0.05f;
         }
         if (e->class_of == SN_CLASS_WEIGHTS && e->source.init == SN_INIT_NORMAL && e->source.scale < 0.05f) e->source.scale = 0.2f;
-        if (e->class_of == SN_CLASS_WEIGHTS) sn_initialise(e, (sn_pid)p, 7, sn_run_persistent(t->run, (sn_pid)p));
+        if (e->class_of == SN_CLASS_WEIGHTS) sn_initialise(e, (sn_pid)p, 7, 0, t->plan->persistent[p].count, sn_run_persistent(t->run, (sn_pid)p));
         if (e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE && strstr(e->name, ".master")) {
             sn_persistent master = *e;
             master.source = t->job->persistent[e->parent].source;
-            sn_initialise(&master, e->parent, 7, sn_run_persistent(t->run, (sn_pid)p));
+            sn_initialise(&master, e->parent, 7, 0, t->plan->persistent[p].count, sn_run_persistent(t->run, (sn_pid)p));
         }
     }
 }

@@ -38,6 +38,11 @@ static bool accepts(const sn_call *c, int input, sn_dtype form) {
     default: return form == SN_F32 || form == SN_BF16;
     }
 }
+/* Element by element; hyper and clip whole. */
+static const char *axes(const sn_call *c) {
+    static const char *const letters[] = {NULL, "a,a,a,a,H,C,a->", "ab,ab,ab,ab,H,C,ab->", "abc,abc,abc,abc,H,C,abc->"};
+    return c->in[0].shape.rank <= 3 ? letters[c->in[0].shape.rank] : NULL;
+}
 static sn_cost cost(const sn_call *c) { return sn_cost_each(c, 16, 1u << 0 | 1u << 2 | 1u << 3); }
 
 const sn_op sn_op_adamw = {.name = "adamw",
@@ -46,8 +51,10 @@ const sn_op sn_op_adamw = {.name = "adamw",
                            .n_out = 0,
                            .mutates = 1u << 0 | 1u << 2 | 1u << 3 | 1u << 6,
                            .int_attrs = {"parameter", "first"},
+                           .flat_first = 1 + SN_ADAMW_FIRST,
                            .float_attrs = {"beta1", "beta2", "eps", "weight_decay"},
                            .shape = shape,
+                           .axes = axes,
                            .accepts = accepts,
                            .cost = cost,
                            .kernels = {sn_adamw_avx512, sn_adamw_avx2, sn_adamw_cpu}};

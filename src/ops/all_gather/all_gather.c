@@ -4,26 +4,20 @@
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    const int64_t *i = c->attrs.i, axis = i[SN_ALL_GATHER_AXIS], unit = i[SN_ALL_GATHER_UNIT], n = i[SN_ALL_GATHER_ELEMENTS];
-    const int64_t rows = i[SN_ALL_GATHER_ROWS];
-    size_t bytes;
-    SN_TRY(sn_need_rank("all_gather", c, 0, "x", 1));
+    const int64_t *i = c->attrs.i, axis = i[SN_ALL_GATHER_AXIS], unit = i[SN_ALL_GATHER_UNIT];
+    SN_TRY(sn_need_any("all_gather", c, 0, "x"));
     const sn_tensor *x = &c->in[0];
     if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "all_gather: no mesh axis %lld", (long long)axis);
     if (unit < 1 || unit % sn_dtypes[x->dtype].block)
         return sn_fail(SN_ERR_SHAPE, "all_gather: unit must be a multiple of %d, the block of %s, found %lld", sn_dtypes[x->dtype].block,
                        sn_dtype_name(x->dtype), (long long)unit);
-    if (x->shape.d[0] % unit)
-        return sn_fail(SN_ERR_SHAPE, "all_gather: a shard must be whole units of %lld elements, found %lld", (long long)unit,
-                       (long long)x->shape.d[0]);
-    if (n < 0 || rows < 0 || (rows && n % rows))
-        return sn_fail(SN_ERR_SHAPE, "all_gather: %lld elements do not fill %lld rows", (long long)n, (long long)rows);
-    const sn_shape whole = rows ? sn_shape_of(rows, n / rows) : sn_shape_of(n);
-    if (!sn_shape_bytes(&whole, x->dtype, &bytes))
-        return sn_fail(SN_ERR_SHAPE, "all_gather: %lld elements of %s in %lld rows have no valid size", (long long)n,
-                       sn_dtype_name(x->dtype), (long long)rows);
-    sn_set_out(c, 0, x->dtype, whole);
-    return SN_OK;
+    sn_set_no_out(c, 0);
+    if (!sn_has(c, 1)) {
+        sn_set_out(c, 0, x->dtype, x->shape);
+        return SN_OK;
+    }
+    SN_TRY(sn_need_form("all_gather", c, 1, "into", x->dtype));
+    return sn_need_shape("all_gather", c, 1, "into", &x->shape);
 }
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
@@ -32,13 +26,14 @@ static bool accepts(const sn_call *c, int input, sn_dtype form) {
 }
 
 /* The shards of all ranks are read. */
-static sn_cost cost(const sn_call *c) { return (sn_cost){.bytes = 2 * (double)sn_tensor_bytes(&c->out[0])}; }
+static sn_cost cost(const sn_call *c) { return (sn_cost){.bytes = 2 * (double)sn_tensor_bytes(sn_has(c, 1) ? &c->in[1] : &c->out[0])}; }
 
 const sn_op sn_op_all_gather = {.name = "all_gather",
                                 .min_in = 1,
-                                .max_in = 1,
+                                .max_in = 2,
                                 .n_out = 1,
-                                .int_attrs = {"axis", "unit", "elements", "rows"},
+                                .mutates = 1u << 1,
+                                .int_attrs = {"axis", "unit"},
                                 .shape = shape,
                                 .accepts = accepts,
                                 .cost = cost,

@@ -10,12 +10,12 @@ enum { RANKS_MOST = 1024 };
 static size_t bytes_of(sn_dtype form, int64_t n) { return (size_t)(n / sn_dtypes[form].block * sn_dtypes[form].bytes); }
 
 static void gather_peers(const sn_call *c, const void *const *peers, int ranks) {
-    const sn_tensor *x = &c->in[0], *y = &c->out[0];
-    const int64_t shard = sn_elements(x), n = sn_elements(y);
+    const sn_tensor *x = &c->in[0], *y = sn_has(c, 1) ? &c->in[1] : &c->out[0];
+    const int64_t n = sn_elements(y), shard = sn_shard(n, c->attrs.i[SN_ALL_GATHER_UNIT], ranks);
     char *to = y->data;
     for (int r = 0; r < ranks; r++) {
         const size_t bytes = bytes_of(x->dtype, sn_shard_used(n, shard, r));
-        if (bytes) memcpy(to, peers[r], bytes);
+        if (bytes && to != peers[r]) memcpy(to, peers[r], bytes);
         to += bytes;
     }
 }

@@ -29,7 +29,7 @@ static sn_status shape(sn_call *c) {
 static const char *axes(const sn_call *c) {
     static const char *const split[] = {NULL, "a->a", "ab->ab", "abc->abc", "abcd->abcd", "abcde->abcde"};
     static const char *const whole[] = {NULL, "A->A", "aB->aB", "abC->abC", "abcD->abcD", "abcdE->abcdE"};
-    if (sn_has(c, 1)) return NULL; /* written as it is */
+    if (sn_has(c, 1)) return sn_axes_same(c->in[0].shape.rank, 2, 0); /* shards hold whole blocks */
     bool blocks = sn_dtype_is_quantised(c->in[0].dtype) || sn_dtype_is_quantised((sn_dtype)c->attrs.i[SN_CAST_DTYPE]);
     return (blocks ? whole : split)[c->in[0].shape.rank];
 }

@@ -17,8 +17,7 @@ static sn_status shape(sn_call *c) {
 }
 
 static const char *axes(const sn_call *c) {
-    if (sn_has(c, 1)) return NULL; /* written as it is */
-    return sn_axes_same(c->in[0].shape.rank, 1, 1);
+    return sn_has(c, 1) ? sn_axes_same(c->in[0].shape.rank, 2, 0) : sn_axes_same(c->in[0].shape.rank, 1, 1);
 }
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;

@@ -1,27 +1,17 @@
 #include "ops/reduce_scatter/reduce_scatter.h"
 
 #include "graph/split.h"
-#include "ops/math/shard.h"
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    const int64_t *i = c->attrs.i, axis = i[SN_REDUCE_SCATTER_AXIS], unit = i[SN_REDUCE_SCATTER_UNIT], n = i[SN_REDUCE_SCATTER_ELEMENTS];
-    const int64_t ranks = i[SN_REDUCE_SCATTER_RANKS];
-    int64_t shard;
-    char text[96];
+    const int64_t *i = c->attrs.i, axis = i[SN_REDUCE_SCATTER_AXIS], unit = i[SN_REDUCE_SCATTER_UNIT], ranks = i[SN_REDUCE_SCATTER_RANKS];
     SN_TRY(sn_need_any("reduce_scatter", c, 0, "x"));
     SN_TRY(sn_need_float("reduce_scatter", c, 0, "x"));
     if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "reduce_scatter: no mesh axis %lld", (long long)axis);
     if (unit < 1 || ranks < 1)
         return sn_fail(SN_ERR_SHAPE, "reduce_scatter: unit and ranks must be 1 or more, found %lld and %lld", (long long)unit,
                        (long long)ranks);
-    if (sn_elements(&c->in[0]) != n)
-        return sn_fail(SN_ERR_SHAPE, "reduce_scatter: x must have %lld elements, found %s", (long long)n,
-                       sn_shape_text(&c->in[0].shape, text));
-    if (!sn_shard_elements(n, unit, ranks, &shard))
-        return sn_fail(SN_ERR_SHAPE, "reduce_scatter: a shard of %lld elements in units of %lld has no valid size", (long long)n,
-                       (long long)unit);
-    sn_set_out(c, 0, c->in[0].dtype, sn_shape_of(shard));
+    sn_set_out(c, 0, c->in[0].dtype, c->in[0].shape);
     return SN_OK;
 }
 
@@ -35,7 +25,7 @@ const sn_op sn_op_reduce_scatter = {.name = "reduce_scatter",
                                     .min_in = 1,
                                     .max_in = 1,
                                     .n_out = 1,
-                                    .int_attrs = {"axis", "unit", "elements", "ranks"},
+                                    .int_attrs = {"axis", "unit", "ranks"},
                                     .shape = shape,
                                     .accepts = sn_accepts_float,
                                     .cost = cost,

@@ -8,7 +8,7 @@ enum { RANKS_MOST = 1024 };
 
 static void sum_peers(const sn_call *c, const void *const *peers, int ranks, int rank) {
     const sn_tensor *y = &c->out[0];
-    const int64_t shard = sn_elements(y), first = shard * rank, used = sn_shard_used(sn_elements(&c->in[0]), shard, rank);
+    const int64_t used = sn_elements(y), first = sn_shard(sn_elements(&c->in[0]), c->attrs.i[SN_REDUCE_SCATTER_UNIT], ranks) * rank;
     const int64_t width = sn_dtypes[y->dtype].bytes;
     float buffer[SN_PIECE], sum[SN_PIECE];
     for (int64_t at = 0; at < used; at += SN_PIECE) {
@@ -20,7 +20,6 @@ static void sum_peers(const sn_call *c, const void *const *peers, int ranks, int
         }
         sn_store_f32(y->dtype, sum, n, sn_element(y, at));
     }
-    memset(sn_element(y, used), 0, (size_t)((shard - used) * width));
 }
 
 static void reduce_scatter_run(const sn_call *c) {

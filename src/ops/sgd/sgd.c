@@ -39,6 +39,11 @@ static bool accepts(const sn_call *c, int input, sn_dtype form) {
     default: return form == SN_F32 || form == SN_BF16;
     }
 }
+/* Element by element; hyper and clip whole. */
+static const char *axes(const sn_call *c) {
+    static const char *const letters[] = {NULL, "a,a,a,H,C,a->", "ab,ab,ab,H,C,ab->", "abc,abc,abc,H,C,abc->"};
+    return c->in[0].shape.rank <= 3 ? letters[c->in[0].shape.rank] : NULL;
+}
 static sn_cost cost(const sn_call *c) { return sn_cost_each(c, 6, 1u << 0 | 1u << 2); }
 
 /* min_in stops before momentum, which may be absent; the shape rule asks for hyper and clip. */
@@ -48,8 +53,10 @@ const sn_op sn_op_sgd = {.name = "sgd",
                          .n_out = 0,
                          .mutates = 1u << 0 | 1u << 2 | 1u << 5,
                          .int_attrs = {"parameter", "first"},
+                         .flat_first = 1 + SN_SGD_FIRST,
                          .float_attrs = {"momentum", "weight_decay"},
                          .shape = shape,
+                         .axes = axes,
                          .accepts = accepts,
                          .cost = cost,
                          .kernels = {sn_sgd_avx512, sn_sgd_avx2, sn_sgd_cpu}};

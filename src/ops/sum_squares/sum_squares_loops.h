@@ -10,9 +10,9 @@ enum { SUM_SQUARES_UNITS = 8 }; /* of one task */
 static void sum_squares_task(void *context, int64_t task, int member) {
     (void)member;
     const sn_call *c = context;
-    const sn_tensor *g = &c->in[1];
+    const sn_tensor *g = &c->in[0];
     const int64_t n = sn_elements(g), units = sn_tasks(n, SN_SUM_SQUARES_UNIT);
-    double *unit_sums = c->scratch;
+    double *unit_sums = c->out[0].data;
     float buffer[SN_PIECE];
     for (int64_t unit = task * SUM_SQUARES_UNITS; unit < sn_min_i64((task + 1) * SUM_SQUARES_UNITS, units); unit++) {
         const int64_t end = sn_min_i64((unit + 1) * SN_SUM_SQUARES_UNIT, n);
@@ -27,17 +27,7 @@ static void sum_squares_task(void *context, int64_t task, int member) {
 }
 
 static void sum_squares_run(const sn_call *c) {
-    const int64_t units = sn_tasks(sn_elements(&c->in[1]), SN_SUM_SQUARES_UNIT);
-    sn_team_run(c->team, sn_tasks(units, SUM_SQUARES_UNITS), sum_squares_task, (void *)c);
-    const double *unit_sums = c->scratch;
-    double sum = 0;
-    for (int64_t u = 0; u < units; u++) sum += unit_sums[u];
-    ((double *)c->in[0].data)[c->attrs.i[SN_SUM_SQUARES_SLOT]] = sum;
-}
-
-static size_t sum_squares_scratch(const sn_call *c, int n_threads) {
-    (void)n_threads;
-    return (size_t)sn_tasks(sn_elements(&c->in[1]), SN_SUM_SQUARES_UNIT) * sizeof(double);
+    sn_team_run(c->team, sn_tasks(sn_elements(&c->out[0]), SUM_SQUARES_UNITS), sum_squares_task, (void *)c);
 }
 
 #endif

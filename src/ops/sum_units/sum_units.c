@@ -1,0 +1,30 @@
+#include "ops/sum_units/sum_units.h"
+
+#include "ops/rules.h"
+
+static sn_status shape(sn_call *c) {
+    const int64_t slot = c->attrs.i[SN_SUM_UNITS_SLOT];
+    SN_TRY(sn_need_rank("sum_units", c, 0, "norms", 1));
+    SN_TRY(sn_need_form("sum_units", c, 0, "norms", SN_F64));
+    SN_TRY(sn_need_rank("sum_units", c, 1, "units", 1));
+    SN_TRY(sn_need_form("sum_units", c, 1, "units", SN_F64));
+    if (slot < 0 || slot >= c->in[0].shape.d[0])
+        return sn_fail(SN_ERR_SHAPE, "sum_units: slot must be below %lld, found %lld", (long long)c->in[0].shape.d[0], (long long)slot);
+    return SN_OK;
+}
+
+static bool accepts(const sn_call *c, int input, sn_dtype form) {
+    (void)c;
+    (void)input;
+    return form == SN_F64;
+}
+
+const sn_op sn_op_sum_units = {.name = "sum_units",
+                               .min_in = 2,
+                               .max_in = 2,
+                               .n_out = 0,
+                               .mutates = 1u << 0,
+                               .int_attrs = {"slot"},
+                               .shape = shape,
+                               .accepts = accepts,
+                               .kernels = {sn_sum_units_cpu}};

@@ -1,0 +1,12 @@
+#include "ops/sum_units/sum_units.h"
+
+#include "ops/math/rows.h"
+
+static void sum_units_run(const sn_call *c) {
+    const double *units = c->in[1].data;
+    double sum = 0;
+    for (int64_t u = 0; u < sn_elements(&c->in[1]); u++) sum += units[u];
+    ((double *)c->in[0].data)[c->attrs.i[SN_SUM_UNITS_SLOT]] = sum;
+}
+
+SN_ONE_KERNEL(sn_sum_units_cpu, "reference", SN_CPU_REFERENCE, NULL, sum_units_run);

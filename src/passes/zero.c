@@ -1,0 +1,57 @@
+/* ZeRO: what every data-parallel rank would hold alike rests in flat shards instead, one a rank. Stage 1: optimizer states
+ * (and f32 masters). Stage 2: gradients too. Stage 3: weights too. The rests alone say it: sums over ranks then end in
+ * shards, updates work on shards, weights are gathered before their uses. Bits do not change: a shard holds whole units, over
+ * which the norm is summed. Source: Rajbhandari et al. 2019 (arXiv 1910.02054). */
+#include "ops/sum_squares/sum_squares.h"
+#include "passes/pass.h"
+
+static const sn_option options[] = {
+    {.key = "zero_stage", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "0|1|2|3",
+     .help = "split over ranks: 1 optimizer states, 2 gradients too, 3 weights too"}};
+
+enum { UNIT = SN_SUM_SQUARES_UNIT };
+
+static int stage_of(const sn_persistent *e) {
+    switch (e->class_of) {
+    case SN_CLASS_OPTIMIZER: return e->parent == SN_NONE ? 4 : 1;
+    case SN_CLASS_GRADIENTS: return 2;
+    case SN_CLASS_WEIGHTS: return 3;
+    default: return 4; /* never */
+    }
+}
+
+/* A value of one unit would rest on one rank alone and save nothing that counts: it stays whole. */
+static bool worth_it(const sn_persistent *e) {
+    int64_t n = 1;
+    for (int i = 0; i < e->shape.rank; i++) n *= e->shape.d[i];
+    return n > UNIT;
+}
+
+static void set_rest(sn_job *job, sn_pid p, sn_split_axis axis) {
+    job->persistent[p].rest.split.axis[SN_MESH_DP] = axis;
+    for (int k = 0; k < job->n_graphs; k++) {
+        sn_graph *g = job->graphs[k];
+        if (p >= g->n_of_persistent || g->of_persistent[p] == SN_NONE) continue;
+        sn_value *v = &g->values[g->of_persistent[p]];
+        v->rest.split.axis[SN_MESH_DP] = axis;
+        if (v->producer == SN_NONE) v->result.axis[SN_MESH_DP] = axis;
+    }
+}
+
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+    int64_t stage = sn_options_int(recipe, "zero_stage");
+    if (stage < 0 || stage > 3) return sn_fail(SN_ERR_USAGE, "zero_stage is %lld, wanted 0, 1, 2 or 3", (long long)stage);
+    if (!stage || cluster->mesh.size[SN_MESH_DP] <= 1) return SN_OK;
+    for (size_t p = 0; p < job->n_persistent; p++)
+        if (stage_of(&job->persistent[p]) <= stage && worth_it(&job->persistent[p]))
+            set_rest(job, (sn_pid)p, (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = UNIT});
+    return SN_OK;
+}
+
+static const sn_choice choices[] = {{"zero_stage", "1", SN_CHOICE_EXACT}, {"zero_stage", "2", SN_CHOICE_EXACT}, {"zero_stage", "3", SN_CHOICE_EXACT}};
+
+const sn_pass sn_pass_zero = {.name = "zero",
+                              .saves = "optimizer states, gradients, weights in shards over the data-parallel ranks",
+                              .run = run,
+                              .options = SN_OPTION_GROUP("ZeRO", options),
+                              SN_PASS_CHOICES(choices)};

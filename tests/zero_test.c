@@ -1,0 +1,195 @@
+/* ZeRO is exact: at the same number of ranks every stage gives stage 0's losses, norms and weights to the last bit, with
+ * accumulation, recomputation, 16 bits, adapters; parameters of odd sizes leave some ranks with less or nothing. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "engine/session.h"
+#include "support/tiny.h"
+
+enum { MOST = 4, LENGTH = 8, ROWS = 16, STEPS = 5 };
+
+typedef struct world {
+    sn_options *recipe;
+    sn_session s;
+    sn_plan *plans[MOST];
+    sn_run *runs[MOST];
+    sn_comm *comms;
+    sn_team *team;
+    int ranks, program;
+    int64_t accumulation;
+} world;
+
+typedef struct outcome {
+    double loss[STEPS];
+    float norm[STEPS];
+    char weights[65];
+} outcome;
+
+static sn_model_config odd_llama(void) {
+    sn_model_config c = tiny_llama();
+    c.vocab_size = 1009;
+    c.intermediate_size = 211;
+    return c;
+}
+
+static void open_world(world *w, const sn_model_config *model, int ranks, const char *options) {
+    *w = (world){.ranks = ranks, .recipe = tiny_recipe(options)};
+    sn_session *s = &w->s;
+    w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
+    assert_ok(sn_device_find("cpu", 1, &s->device));
+    s->cluster.addresses = s->device.shape.addresses;
+    for (int i = 0; i < SN_MESH_AXES; i++) s->cluster.mesh.size[i] = 1;
+    s->cluster.mesh.size[SN_MESH_DP] = ranks;
+    sn_training_shape shape = {.tokens = ROWS * LENGTH / w->accumulation};
+    assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &s->cluster, NULL, &s->job));
+    assert_ok(sn_comm_threads_new(ranks, &w->comms));
+    assert_ok(sn_team_open(ranks, NULL, &w->team));
+    for (int r = 0; r < ranks; r++) {
+        sn_plan_request request = {.device = s->device.shape, .reuse = true, .rank = r};
+        assert_ok(sn_plan_make(s->job, &request, &w->plans[r]));
+        assert_ok(sn_run_open(w->plans[r], &s->device, &w->comms[r], &w->runs[r]));
+        assert_ok(sn_load_weights(w->runs[r], s->job, 7));
+    }
+    s->plan = w->plans[0];
+    s->run = w->runs[0];
+    s->runs = w->runs;
+    s->n_runs = ranks;
+}
+
+static void close_world(world *w) {
+    for (int r = 0; r < w->ranks; r++) sn_run_close(w->runs[r]);
+    for (int r = 0; r < w->ranks; r++) sn_plan_free(w->plans[r]);
+    sn_job_free(w->s.job);
+    sn_comm_threads_free(w->comms);
+    sn_team_close(w->team);
+    sn_options_close(w->recipe);
+}
+
+static void run_rank(void *context, int64_t rank, int member) {
+    world *w = context;
+    (void)member;
+    assert_ok(sn_run_program(w->runs[rank], w->program, 0));
+}
+
+static void fill(world *w, int64_t vocabulary, int step, int64_t m) {
+    int64_t local = ROWS * LENGTH / w->accumulation / w->ranks, at = m * local * w->ranks;
+    for (int r = 0; r < w->ranks; r++) {
+        sn_run *run = w->runs[r];
+        int32_t *ids = sn_run_io(run, w->program, "ids", 0, NULL), *positions = sn_run_io(run, w->program, "positions", 0, NULL);
+        int32_t *starts = sn_run_io(run, w->program, "seq_start", 0, NULL), *labels = sn_run_io(run, w->program, "labels", 0, NULL);
+        uint32_t *key = sn_run_io(run, w->program, "key", 0, NULL);
+        if (key) memcpy(key, (uint32_t[]){5, 6, (uint32_t)step, (uint32_t)at}, 16);
+        *(float *)sn_run_io(run, w->program, "scale", 0, NULL) = 1.0f / (ROWS * LENGTH);
+        for (int64_t i = 0; i < local; i++, at++) {
+            ids[i] = (int32_t)((at * 131 + step * 17) % vocabulary);
+            positions[i] = (int32_t)(i % LENGTH);
+            starts[i] = (int32_t)(i - i % LENGTH);
+            labels[i] = (int32_t)((at * 29 + step) % vocabulary);
+        }
+    }
+}
+
+static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) {
+    world w;
+    open_world(&w, model, ranks, options);
+    const sn_job *job = w.s.job;
+    sn_pid loss = sn_job_find(job, "loss");
+    int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
+    int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
+    for (int step = 0; step < STEPS; step++) {
+        float hyper[8] = {1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1)};
+        for (int r = 0; r < ranks; r++) {
+            memset(sn_run_persistent(w.runs[r], loss), 0, 16);
+            memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
+        }
+        for (int64_t m = 0; m < w.accumulation; m++) {
+            w.program = m ? next : first;
+            fill(&w, model->vocab_size, step, m);
+            sn_team_run(w.team, ranks, run_rank, &w);
+        }
+        w.program = update;
+        if (update >= 0) sn_team_run(w.team, ranks, run_rank, &w);
+        double sum = 0;
+        for (int r = 0; r < ranks; r++) sum += ((double *)sn_run_persistent(w.runs[r], loss))[0];
+        out->loss[step] = sum;
+        out->norm[step] = ((const float *)sn_run_io(w.runs[0], updating, "clip", 0, NULL))[2];
+        for (int r = 1; r < ranks; r++) assert_true(((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] == out->norm[step]);
+    }
+    sn_sha256 h;
+    sn_sha256_start(&h);
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        int64_t at;
+        size_t bytes;
+        void *data;
+        if (job->persistent[p].class_of != SN_CLASS_WEIGHTS && job->persistent[p].parent == SN_NONE) continue;
+        if (job->persistent[p].class_of == SN_CLASS_GRADIENTS) continue;
+        for (int i = 0; sn_session_piece(&w.s, (sn_pid)p, i, &at, &data, &bytes); i++) sn_sha256_add(&h, data, bytes);
+    }
+    sn_sha256_end(&h, out->weights);
+    close_world(&w);
+}
+
+static void check(sn_model_config config, const char *more) {
+    for (int ranks = 2; ranks <= MOST; ranks *= 2)
+        for (int accumulation = 1; accumulation <= 4; accumulation += 3) {
+            outcome plain = {0}, other;
+            for (int stage = 0; stage < 4; stage++) {
+                char options[256];
+                snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=%d zero_stage=%d %s", accumulation, stage, more);
+                memset(&other, 0, sizeof other);
+                train(&config, ranks, options, stage ? &other : &plain);
+                if (stage && memcmp(&plain, &other, sizeof plain))
+                    fail_msg("%d ranks, %s: loss %.17g, stage 0 %.17g; norm %.9g, %.9g; weights %.8s, %.8s", ranks, options, other.loss[STEPS - 1],
+                             plain.loss[STEPS - 1], (double)other.norm[STEPS - 1], (double)plain.norm[STEPS - 1], other.weights, plain.weights);
+            }
+            assert_true(isfinite(plain.loss[0]) && plain.loss[STEPS - 1] != plain.loss[0]);
+        }
+}
+
+static void full(void **state) {
+    (void)state;
+    check(odd_llama(), "recompute=light");
+}
+static void forms(void **state) {
+    (void)state;
+    check(odd_llama(), "precision=bf16 recompute=all");
+    check(odd_llama(), "moment_dtype=bf16 max_grad_norm=0.1");
+    check(odd_llama(), "precision=fp16 optimizer=sgd momentum=0.9");
+}
+static void adapters(void **state) {
+    (void)state;
+    check(odd_llama(), "lora=on lora_rank=130 lora_dropout=0.1 recompute=selective");
+}
+static void gpt2(void **state) {
+    (void)state;
+    sn_model_config config = tiny_gpt2();
+    config.vocab_size = 1009;
+    check(config, "recompute=every:1");
+}
+
+/* What a rank holds falls as the stages say. */
+static void bytes_fall(void **state) {
+    (void)state;
+    sn_model_config config = odd_llama();
+    uint64_t held[4][SN_CLASS_COUNT];
+    for (int stage = 0; stage < 4; stage++) {
+        char options[64];
+        world w;
+        snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=2 zero_stage=%d", stage);
+        open_world(&w, &config, 4, options);
+        memset(held[stage], 0, sizeof held[stage]);
+        for (size_t p = 0; p < w.s.job->n_persistent; p++) held[stage][w.s.job->persistent[p].class_of] += w.plans[0]->persistent[p].bytes;
+        close_world(&w);
+    }
+    assert_true(held[1][SN_CLASS_OPTIMIZER] * 2 < held[0][SN_CLASS_OPTIMIZER] && held[1][SN_CLASS_GRADIENTS] == held[0][SN_CLASS_GRADIENTS]);
+    assert_true(held[2][SN_CLASS_GRADIENTS] * 2 < held[0][SN_CLASS_GRADIENTS] && held[2][SN_CLASS_WEIGHTS] == held[0][SN_CLASS_WEIGHTS]);
+    assert_true(held[3][SN_CLASS_WEIGHTS] * 2 < held[0][SN_CLASS_WEIGHTS] && held[3][SN_CLASS_OPTIMIZER] == held[1][SN_CLASS_OPTIMIZER]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(adapters), cmocka_unit_test(gpt2),
+                                       cmocka_unit_test(bytes_fall)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
