@@ -220,6 +220,7 @@ static void illegal_pairs_are_refused(void **state) {
         {"lora=on lora_rank=-3", "lora_rank is -3"},           {"lora=on lora_dropout=1", "lora_dropout is 1"},
         {"lora=on lora_dropout=-0.5", "lora_dropout is -0.5"}, {"lora=on lora_target=no_such_proj", "matches no module"},
         {"recompute=some", "wanted none, light"},          {"recompute=every:0", "wanted none, light"},
+        {"optimizer=adamw_8bit moment_dtype=bf16", "forms of their own"}, {"optimizer=adafactor moment_dtype=bf16", "forms of their own"},
         {"recompute=every:2x", "wanted none, light"},      {"max_grad_norm=-1", "max_norm"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -256,10 +257,12 @@ static void entries_hold_together(void **state) {
         for (size_t k = 0; k < i; k++) assert_string_not_equal(p->name, sn_passes[k]->name);
         if (p->decided) assert_false(p->decided(recipe)); /* nothing is said */
         for (size_t k = 0; k < p->n_choices; k++) {
+            sn_options *alone = tiny_recipe("");
             own_option(p, p->choices[k].key);
-            assert_ok(sn_options_set(recipe, p->choices[k].key, p->choices[k].value, SN_FROM_COMMAND_LINE, "test"));
-            assert_true(sn_options_is(recipe, p->choices[k].key, p->choices[k].value));
-            assert_ok(sn_passes_check(recipe)); /* a choice alone breaks nothing */
+            assert_ok(sn_options_set(alone, p->choices[k].key, p->choices[k].value, SN_FROM_COMMAND_LINE, "test"));
+            assert_true(sn_options_is(alone, p->choices[k].key, p->choices[k].value));
+            assert_ok(sn_passes_check(alone)); /* a choice alone breaks nothing */
+            sn_options_close(alone);
         }
         for (size_t k = 0; k < p->n_inference; k++) {
             const sn_inference_option *o = &p->inference[k];

@@ -135,8 +135,12 @@ static bool other_moments(const sn_options *recipe) {
 }
 static const sn_conflict conflicts[] = {{other_moments, "moment_dtype bf16: the states of adamw_8bit and adafactor have forms of their own"}};
 
-/* Another rule than the search's is not the search's to change; nor one that the recipe names. */
-static bool decided(const sn_options *recipe) { return !is_optimizer(recipe, "adamw"); }
+/* The search changes the form of moments that there are, and no other rule than the default. */
+static bool offers(const sn_options *recipe, const sn_choice *choice) {
+    if (!strcmp(choice->key, "optimizer")) return is_optimizer(recipe, "adamw") && !strcmp(sn_options_string(recipe, "moment_dtype"), "f32");
+    if (is_optimizer(recipe, "sgd")) return sn_options_float(recipe, "momentum") > 0;
+    return !is_optimizer(recipe, "adamw_8bit") && !is_optimizer(recipe, "adafactor");
+}
 
 static const sn_choice choices[] = {{"moment_dtype", "bf16", SN_CHOICE_LOSSY}, {"optimizer", "adamw_8bit", SN_CHOICE_LOSSY}};
 
@@ -145,5 +149,5 @@ const sn_pass sn_pass_optimizer = {.name = "optimizer",
                                    .run = run,
                                    .options = SN_OPTION_GROUP("Optimizer", options),
                                    SN_PASS_CHOICES(choices),
-                                   .decided = decided,
+                                   .offers = offers,
                                    SN_PASS_CONFLICTS(conflicts)};
