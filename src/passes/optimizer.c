@@ -9,13 +9,16 @@
 #include "passes/optimizer.h"
 
 static const sn_option options[] = {
-    {.key = "optimizer", .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,sgd", .default_text = "adamw", .help = "update rule"},
+    {.key = "optimizer", .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,sgd",
+     .also = "adamw_torch=adamw,adamw_torch_fused=adamw,adamw_bnb_8bit=adamw_8bit,lion_32bit=lion",
+     .default_text = "adamw", .help = "update rule"},
     {.key = "adam_beta1", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment (adamw, adamw_8bit, lion)"},
     {.key = "adam_beta2", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment; of lion, of its moment"},
     {.key = "adam_epsilon", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
     {.key = "weight_decay", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
     {.key = "muon_momentum", .kind = SN_OPTION_FLOAT, .default_text = "0.95", .help = "of muon"},
-    {.key = "muon_adjust_lr", .kind = SN_OPTION_CHOICE, .choices = "original,match_rms_adamw", .default_text = "original", .help = "learning rate of a matrix: times max(1, rows / columns)^0.5, or 0.2 max(rows, columns)^0.5, which fits a rate for adamw"},
+    {.key = "muon_adjust_lr", .kind = SN_OPTION_CHOICE, .choices = "original,match_rms_adamw", .default_text = "original",
+     .help = "learning rate of a matrix: times max(1, rows / columns)^0.5, or 0.2 max(rows, columns)^0.5, which fits a rate for adamw"},
     {.key = "momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
     {.key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
     {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};

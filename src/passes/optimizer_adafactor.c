@@ -15,6 +15,7 @@ sn_status sn_update_adafactor(const sn_update *u, const sn_updated *x) {
     if (states[0] == SN_NONE || (matrix && states[1] == SN_NONE)) return SN_ERR_NO_MEMORY;
     sn_update_needs_whole(u, x, matrix ? 2 : 1, states);
     sn_attrs a = {.i[SN_ADAFACTOR_PARAMETER] = x->index, .f[SN_ADAFACTOR_WEIGHT_DECAY] = x->decay};
-    return sn_update_append(u, x, SN_OP_adafactor, &a, 4,
-                            (sn_vid[]){x->w, x->gradient, sn_use_persistent(u->g, states[0]), matrix ? sn_use_persistent(u->g, states[1]) : SN_NONE});
+    return sn_update_append(
+        u, x, SN_OP_adafactor, &a, 4,
+        (sn_vid[]){x->w, x->gradient, sn_use_persistent(u->g, states[0]), matrix ? sn_use_persistent(u->g, states[1]) : SN_NONE});
 }

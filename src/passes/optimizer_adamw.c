@@ -9,5 +9,6 @@ sn_status sn_update_adamw(const sn_update *u, const sn_updated *x) {
     a.f[SN_ADAMW_BETA1] = sn_options_float(u->recipe, "adam_beta1");
     a.f[SN_ADAMW_BETA2] = sn_options_float(u->recipe, "adam_beta2");
     a.f[SN_ADAMW_EPS] = sn_options_float(u->recipe, "adam_epsilon");
-    return sn_update_append(u, x, SN_OP_adamw, &a, 4, (sn_vid[]){x->w, x->gradient, sn_use_persistent(u->g, m), sn_use_persistent(u->g, v)});
+    return sn_update_append(u, x, SN_OP_adamw, &a, 4,
+                            (sn_vid[]){x->w, x->gradient, sn_use_persistent(u->g, m), sn_use_persistent(u->g, v)});
 }

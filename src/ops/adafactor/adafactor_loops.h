@@ -12,7 +12,7 @@ enum { ADAFACTOR_ROWS = 16 /* of a task */, ADAFACTOR_COLUMNS = 256 /* of a task
 
 typedef struct adafactor_step {
     const sn_call *c;
-    int64_t rows, columns; /* of a matrix; else 1 and all elements */
+    int64_t rows, columns;                    /* of a matrix; else 1 and all elements */
     float factor, keep, one_keep, lr, shrink; /* keep: decay of the second moments; shrink: of the weight */
     float divisor, row_mean;
     double *sums;
@@ -35,7 +35,7 @@ static void adafactor_apply(const adafactor_step *s, int64_t at, int64_t n, cons
     float buffer[SN_PIECE];
     const float *old = sn_load_f32(w->dtype, sn_element(w, at), n, buffer), divisor = s->divisor, lr = s->lr, shrink = s->shrink;
     float *new = sn_result_f32(w->dtype, sn_element(w, at), buffer);
-    SN_EACH(i, n, new[i] = (old[i] - shrink * old[i]) - u[i] / divisor * lr;);
+    SN_EACH(i, n, new[i] = (old[i] - shrink * old[i]) - u[i] / divisor *lr;);
     sn_store_updated(w, at, n, new, &s->random, 0);
     if (sn_has(s->c, 6)) sn_store_f32(w16->dtype, new, n, sn_element(w16, at));
 }
@@ -54,9 +54,10 @@ static void adafactor_row_update(const adafactor_step *s, int64_t row, int64_t a
 }
 
 /* One piece after the other of the rows of a task. */
-#define SN_EACH_ROW_PIECE(s, task, row, at, n)                                                                              \
-    for (int64_t row = (task)*ADAFACTOR_ROWS; row < sn_min_i64(((task) + 1) * ADAFACTOR_ROWS, (s)->rows); row++)            \
-        for (int64_t at = 0, n = sn_min_i64(SN_PIECE, (s)->columns); at < (s)->columns; at += n, n = sn_min_i64(SN_PIECE, (s)->columns - at))
+#define SN_EACH_ROW_PIECE(s, task, row, at, n)                                                                   \
+    for (int64_t row = (task)*ADAFACTOR_ROWS; row < sn_min_i64(((task) + 1) * ADAFACTOR_ROWS, (s)->rows); row++) \
+        for (int64_t at = 0, n = sn_min_i64(SN_PIECE, (s)->columns); at < (s)->columns;                          \
+             at += n, n = sn_min_i64(SN_PIECE, (s)->columns - at))
 
 static void adafactor_rows_task(void *context, int64_t task, int member) {
     (void)member;

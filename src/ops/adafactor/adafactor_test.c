@@ -31,16 +31,16 @@ static sn_call call(sn_dtype w, sn_dtype g, sn_dtype w16, int64_t rows, int64_t 
 
 static void every_form(void **state) {
     (void)state;
-    const int64_t shapes[][2] = {{0, 0}, {1, 0}, {63, 0}, {65, 0}, {4097, 0}, {40009, 0}, {1, 1}, {1, 65}, {63, 1}, {17, 1061}, {130, 33}, {3, 4097}};
+    const int64_t shapes[][2] = {{0, 0}, {1, 0},  {63, 0}, {65, 0},    {4097, 0}, {40009, 0},
+                                 {1, 1}, {1, 65}, {63, 1}, {17, 1061}, {130, 33}, {3, 4097}};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
-        for (int w = 0; w < 2; w++)
-            TEST_EACH_FORM(g)
-                for (int w16 = 0; w16 < 3; w16++) {
-                    sn_call c = call(test_forms[w], test_forms[g], test_forms[w16], shapes[s][0], shapes[s][1]);
-                    op_same_bits(&sn_op_adafactor, &c);
-                    for (int64_t i = 0; i < sn_elements(&c.in[0]); i++) assert_true(isfinite(op_get(&c.in[0], i)));
-                    op_free_call(&c);
-                }
+        for (int w = 0; w < 2; w++) TEST_EACH_FORM(g)
+    for (int w16 = 0; w16 < 3; w16++) {
+        sn_call c = call(test_forms[w], test_forms[g], test_forms[w16], shapes[s][0], shapes[s][1]);
+        op_same_bits(&sn_op_adafactor, &c);
+        for (int64_t i = 0; i < sn_elements(&c.in[0]); i++) assert_true(isfinite(op_get(&c.in[0], i)));
+        op_free_call(&c);
+    }
 }
 
 /* A matrix of no rows or no columns has nothing to update. */
@@ -67,7 +67,8 @@ static void golden(const sn_tensor *t, const char *which, const char *what, doub
     snprintf(name, sizeof name, "adafactor.%s.%s", which, what);
     op_golden(GOLDEN, name, want, sn_elements(t));
     for (int64_t i = 0; i < sn_elements(t); i++)
-        if (!(fabs(op_get(t, i) - (double)want[i]) <= tolerance)) fail_msg("%s[%d]: %.9g, wanted %.9g", name, (int)i, op_get(t, i), (double)want[i]);
+        if (!(fabs(op_get(t, i) - (double)want[i]) <= tolerance))
+            fail_msg("%s[%d]: %.9g, wanted %.9g", name, (int)i, op_get(t, i), (double)want[i]);
 }
 
 static void a_hundred_steps_of_transformers(void **state) {
@@ -126,7 +127,8 @@ static void not_applied(void **state) {
         op_same_bits(&sn_op_adafactor, &c);
         const int changed[] = {0, 2, 3, 6};
         for (int k = 0; k < 4; k++)
-            if (c.in[changed[k]].data) assert_memory_equal(c.in[changed[k]].data, before.in[changed[k]].data, sn_tensor_bytes(&c.in[changed[k]]));
+            if (c.in[changed[k]].data)
+                assert_memory_equal(c.in[changed[k]].data, before.in[changed[k]].data, sn_tensor_bytes(&c.in[changed[k]]));
         op_free_call(&c);
         op_free_call(&before);
     }

@@ -27,7 +27,7 @@ static inline adamw_numbers adamw_prepare(const double *f, const float *hyper, c
 }
 
 static inline void adamw_piece(const adamw_numbers *numbers, const float *g, const float *w, const float *m, const float *v, int64_t n,
-                        float *w_new, float *m_new, float *v_new) {
+                               float *w_new, float *m_new, float *v_new) {
     const adamw_numbers k = *numbers;
     SN_EACH(i, n, float d = g[i] * k.factor; float first = m[i] + k.one_beta1 * (d - m[i]);
             float second = v[i] * k.beta2 + (k.one_beta2 * d) * d; float root = sqrtf(second) / k.root_bc2 + k.eps;

@@ -29,9 +29,9 @@ static float absolute_maximum(const float *x, int64_t n) {
 }
 
 /* The place of a >= 0 among the map's numbers >= 0, the nearest; of a NaN some place. */
-#define SN_PLACE(map, a, place)                                                                           \
-    const int32_t key_##place = (int32_t)(sn_f32_bits(a) >> SN_DYNAMIC_KEY_SHIFT) - SN_DYNAMIC_KEY_FIRST; \
-    const int32_t low_##place = key_##place < 0 ? 0 : key_##place;                                        \
+#define SN_PLACE(map, a, place)                                                                                     \
+    const int32_t key_##place = (int32_t)(sn_f32_bits(a) >> SN_DYNAMIC_KEY_SHIFT) - SN_DYNAMIC_KEY_FIRST;           \
+    const int32_t low_##place = key_##place < 0 ? 0 : key_##place;                                                  \
     const int32_t floor_##place = (map)->place[low_##place >= SN_DYNAMIC_KEYS ? SN_DYNAMIC_KEYS - 1 : low_##place]; \
     const int32_t place = floor_##place + ((a) > (map)->middle[floor_##place] ? 1 : 0)
 

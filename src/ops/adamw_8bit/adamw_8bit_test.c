@@ -137,14 +137,13 @@ static void every_form(void **state) {
     (void)state;
     const int64_t sizes[] = {0, 1, 63, 65, 256, 4097, 40009};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-        for (int w = 0; w < 2; w++)
-            TEST_EACH_FORM(g)
-                for (int w16 = 0; w16 < 3; w16++) {
-                    sn_call c = call(test_forms[w], test_forms[g], test_forms[w16], sizes[s]);
-                    op_same_bits(&sn_op_adamw_8bit, &c);
-                    for (int64_t i = 0; i < sizes[s]; i++) assert_true(isfinite(op_get(&c.in[0], i)));
-                    op_free_call(&c);
-                }
+        for (int w = 0; w < 2; w++) TEST_EACH_FORM(g)
+    for (int w16 = 0; w16 < 3; w16++) {
+        sn_call c = call(test_forms[w], test_forms[g], test_forms[w16], sizes[s]);
+        op_same_bits(&sn_op_adamw_8bit, &c);
+        for (int64_t i = 0; i < sizes[s]; i++) assert_true(isfinite(op_get(&c.in[0], i)));
+        op_free_call(&c);
+    }
 }
 
 /* A gradient of nothing but zeros, and one whose square overflows: what comes out is finite numbers, and the next step too. */
@@ -208,9 +207,15 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maps_of_bitsandbytes),      cmocka_unit_test(quantises_as_bitsandbytes), cmocka_unit_test(takes_the_nearest_number),
-        cmocka_unit_test(ten_steps_of_bitsandbytes), cmocka_unit_test(every_form),                cmocka_unit_test(extremes),
-        cmocka_unit_test(not_applied),               cmocka_unit_test(shards_keep_their_bits),    cmocka_unit_test(refuses),
+        cmocka_unit_test(maps_of_bitsandbytes),
+        cmocka_unit_test(quantises_as_bitsandbytes),
+        cmocka_unit_test(takes_the_nearest_number),
+        cmocka_unit_test(ten_steps_of_bitsandbytes),
+        cmocka_unit_test(every_form),
+        cmocka_unit_test(extremes),
+        cmocka_unit_test(not_applied),
+        cmocka_unit_test(shards_keep_their_bits),
+        cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

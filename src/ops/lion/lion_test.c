@@ -27,21 +27,21 @@ static void every_form(void **state) {
     (void)state;
     const int64_t sizes[] = {0, 1, 63, 65, 4097, 40009};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-        for (int w = 0; w < 2; w++)
-            TEST_EACH_FORM(g)
-                for (int w16 = 0; w16 < 3; w16++) {
-                    sn_call c = call(test_forms[w], test_forms[g], test_forms[(w + g) % 2], test_forms[w16], sizes[s]);
-                    op_same_bits(&sn_op_lion, &c);
-                    for (int64_t i = 0; i < sizes[s]; i++) assert_true(isfinite(op_get(&c.in[0], i)) && isfinite(op_get(&c.in[2], i)));
-                    op_free_call(&c);
-                }
+        for (int w = 0; w < 2; w++) TEST_EACH_FORM(g)
+    for (int w16 = 0; w16 < 3; w16++) {
+        sn_call c = call(test_forms[w], test_forms[g], test_forms[(w + g) % 2], test_forms[w16], sizes[s]);
+        op_same_bits(&sn_op_lion, &c);
+        for (int64_t i = 0; i < sizes[s]; i++) assert_true(isfinite(op_get(&c.in[0], i)) && isfinite(op_get(&c.in[2], i)));
+        op_free_call(&c);
+    }
 }
 
 static void golden(const sn_tensor *t, const char *name, double tolerance) {
     float want[ELEMENTS];
     op_golden(GOLDEN, name, want, ELEMENTS);
     for (int64_t i = 0; i < ELEMENTS; i++)
-        if (!(fabs(op_get(t, i) - (double)want[i]) <= tolerance)) fail_msg("%s[%d]: %.9g, wanted %.9g", name, (int)i, op_get(t, i), (double)want[i]);
+        if (!(fabs(op_get(t, i) - (double)want[i]) <= tolerance))
+            fail_msg("%s[%d]: %.9g, wanted %.9g", name, (int)i, op_get(t, i), (double)want[i]);
 }
 
 static void a_hundred_steps_of_bitsandbytes(void **state) {

@@ -43,8 +43,19 @@ static size_t muon_lay_out(muon_step *s, const sn_call *c, char *base) {
 }
 
 static sn_gemm muon_product(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c) {
-    return (sn_gemm){.m = m, .n = n, .k = k, .a = a, .b = b, .c = c, .lda = k, .ldb = n, .ldc = n,
-                     .a_form = SN_F32, .b_form = SN_F32, .c_form = SN_F32, .bias_form = SN_F32};
+    return (sn_gemm){.m = m,
+                     .n = n,
+                     .k = k,
+                     .a = a,
+                     .b = b,
+                     .c = c,
+                     .lda = k,
+                     .ldb = n,
+                     .ldc = n,
+                     .a_form = SN_F32,
+                     .b_form = SN_F32,
+                     .c_form = SN_F32,
+                     .bias_form = SN_F32};
 }
 
 /* a = x x^T, or x^T x of a tall x. */
@@ -134,7 +145,7 @@ static void weight_task(void *context, int64_t task, int member) {
     SN_EACH_PIECE(at, n, task, s->n) {
         const float *old = sn_load_f32(w->dtype, sn_element(w, at), n, buffer), *x = s->x + at;
         float *new = sn_result_f32(w->dtype, sn_element(w, at), buffer);
-        SN_EACH(i, n, new[i] = old[i] * keep - step * x[i];);
+        SN_EACH(i, n, new[i] = old[i] * keep - step *x[i];);
         sn_store_updated(w, at, n, new, &s->random[0], 0);
         if (sn_has(s->c, 5)) sn_store_f32(w16->dtype, new, n, sn_element(w16, at));
     }
@@ -175,9 +186,9 @@ static void muon_run(const sn_call *c, const sn_gemm_isa *isa) {
     each_element(&s, s.n, weight_task);
 }
 
-#define SN_MUON_KERNEL(which, text, bits)                                                                                        \
-    static size_t scratch_##which(const sn_call *c, int n_threads) { return muon_scratch(c, n_threads, &sn_gemm_##which); }      \
-    static void run_##which(const sn_call *c) { muon_run(c, &sn_gemm_##which); }                                                 \
+#define SN_MUON_KERNEL(which, text, bits)                                                                                   \
+    static size_t scratch_##which(const sn_call *c, int n_threads) { return muon_scratch(c, n_threads, &sn_gemm_##which); } \
+    static void run_##which(const sn_call *c) { muon_run(c, &sn_gemm_##which); }                                            \
     SN_ONE_KERNEL(sn_muon_##which, text, bits, scratch_##which, run_##which)
 
 SN_MUON_KERNEL(cpu, "reference", SN_CPU_REFERENCE);

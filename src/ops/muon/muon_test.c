@@ -29,11 +29,12 @@ static void every_form(void **state) {
     (void)state;
     const int64_t shapes[][2] = {{0, 5}, {5, 0}, {1, 1}, {1, 65}, {63, 1}, {17, 63}, {65, 34}, {130, 130}, {33, 1061}};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
-        for (int w = 0; w < 2; w++)
-            TEST_EACH_FORM(g) {
-                sn_call c = call(test_forms[w], test_forms[g], test_forms[(w + g) % 2], test_forms[(w + g) % 3], shapes[s][0], shapes[s][1]);
+        for (int w = 0; w < 2; w++) TEST_EACH_FORM(g) {
+                sn_call c =
+                    call(test_forms[w], test_forms[g], test_forms[(w + g) % 2], test_forms[(w + g) % 3], shapes[s][0], shapes[s][1]);
                 op_same_bits(&sn_op_muon, &c);
-                for (int64_t i = 0; i < sn_elements(&c.in[0]); i++) assert_true(isfinite(op_get(&c.in[0], i)) && isfinite(op_get(&c.in[2], i)));
+                for (int64_t i = 0; i < sn_elements(&c.in[0]); i++)
+                    assert_true(isfinite(op_get(&c.in[0], i)) && isfinite(op_get(&c.in[2], i)));
                 op_free_call(&c);
             }
 }
@@ -44,7 +45,8 @@ static void golden(const sn_tensor *t, const char *what, double tolerance) {
     snprintf(name, sizeof name, "muon.%dx%d.%s", (int)t->shape.d[0], (int)t->shape.d[1], what);
     op_golden(GOLDEN, name, want, MOST);
     for (int64_t i = 0; i < MOST; i++)
-        if (!(fabs(op_get(t, i) - (double)want[i]) <= tolerance)) fail_msg("%s[%d]: %.9g, wanted %.9g", name, (int)i, op_get(t, i), (double)want[i]);
+        if (!(fabs(op_get(t, i) - (double)want[i]) <= tolerance))
+            fail_msg("%s[%d]: %.9g, wanted %.9g", name, (int)i, op_get(t, i), (double)want[i]);
 }
 
 static void five_steps(void **state) {
