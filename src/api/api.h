@@ -48,6 +48,8 @@ struct snug_model {
 struct snug_plan {
     sn_session session;
     snug_bill bill;
+    sn_forecast forecast;
+    bool forecasts; /* of a training job whose device's rates are known */
 };
 
 /* Whether `word` is in a comma-separated list. */

@@ -25,9 +25,8 @@ void sn_bill_out(const sn_plan *plan, const sn_options *recipe, snug_bill *out) 
     for (int c = 0; c < SN_CLASS_COUNT; c++) out->by_class[c] = b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c];
     snprintf(out->peak_program, sizeof out->peak_program, "%s", b->peak_program);
     snprintf(out->peak_op, sizeof out->peak_op, "%s", b->peak_op);
-    if (!sn_options_given(recipe, "memory")) return;
-    sn_budget memory = sn_options_budget(recipe, "memory");
-    out->budget_bytes = memory.bare != UINT64_MAX ? memory.bare : memory.device != UINT64_MAX ? memory.device : memory.host;
+    if (!sn_options_given(recipe, "memory") && !sn_options_given(recipe, "device_shape")) return;
+    out->budget_bytes = sn_budget_bytes(recipe, 1);
     if (b->total > out->budget_bytes) out->missing_bytes = b->total - out->budget_bytes;
 }
 
@@ -56,11 +55,12 @@ sn_status sn_take_adapter(const snug_options *o, sn_options **recipe) {
 
 snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out) {
     const char *purpose = snug_options_text(o, "for");
+    bool generates = purpose && !strcmp(purpose, "generate");
     snug_plan *p = sn_alloc_zero(1, sizeof *p);
     sn_options *recipe = NULL;
     if (!p) return (snug_status)sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan");
     sn_status s = sn_options_copy(o->store, &recipe);
-    if (s == SN_OK && purpose && !strcmp(purpose, "generate")) {
+    if (s == SN_OK && generates) {
         sn_generator g = {0};
         s = sn_generation_defaults(recipe);
         if (s == SN_OK) s = sn_generator_plan(&m->model, recipe, sn_adapter_of(o), &g);
@@ -79,6 +79,11 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
         }
     }
     if (s == SN_OK) sn_bill_out(p->session.plan, recipe, &p->bill);
+    if (s == SN_OK && !generates) {
+        sn_rates rates;
+        p->forecasts = sn_train_rates(&p->session, recipe, &rates);
+        sn_train_forecast(&p->session, recipe, &rates, &p->forecast);
+    }
     sn_options_close(recipe);
     if (s == SN_OK) *out = p;
     else sn_free(p);
@@ -108,10 +113,11 @@ snug_status snug_plan_check(const snug_plan *p) {
 
 snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out) {
     sn_str text = {0};
+    const sn_forecast *f = p->forecasts ? &p->forecast : NULL;
     switch (form) {
-    case SNUG_RENDER_JSON: sn_bill_json(p->session.plan, &text); break;
+    case SNUG_RENDER_JSON: sn_bill_json(p->session.plan, f, &text); break;
     case SNUG_RENDER_HTML: sn_plan_html(p->session.plan, p->session.job, &text); break;
-    default: sn_bill_print(p->session.plan, &text);
+    default: sn_bill_print(p->session.plan, f, &text);
     }
     sn_status s = sn_hand_out(&text, out);
     sn_str_free(&text);

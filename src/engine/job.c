@@ -41,6 +41,7 @@ const sn_option_group *const *sn_recipe_groups(size_t *count) {
     size_t n = 0;
     groups[n++] = &sn_training_options;
     groups[n++] = &sn_machine_options;
+    groups[n++] = &sn_cluster_options;
     groups[n++] = &sn_generation_options;
     groups[n++] = &sn_evaluation_options;
     groups[n++] = &sn_schedule_options;
