@@ -5,6 +5,7 @@
 #include "api/api.h"
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "engine/compare.h"
 #include "engine/fit.h"
 #include "engine/peft.h"
 #include "engine/train.h"
@@ -121,5 +122,24 @@ snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out) {
     }
     sn_status s = sn_hand_out(&text, out);
     sn_str_free(&text);
+    return (snug_status)s;
+}
+
+snug_status snug_plan_compare(snug_model *m, const snug_options *o, bool json, char **out) {
+    const char *purpose = snug_options_text(o, "for");
+    sn_options *recipe = NULL;
+    sn_comparison comparison = {0};
+    sn_str text = {0};
+    if (purpose && !strcmp(purpose, "generate")) return (snug_status)sn_fail(SN_ERR_USAGE, "compare is for training jobs");
+    sn_status s = sn_options_copy(o->store, &recipe);
+    if (s == SN_OK) s = sn_take_adapter(o, &recipe);
+    if (s == SN_OK) s = sn_compare_training(&m->model, recipe, &comparison);
+    if (s == SN_OK) {
+        (json ? sn_comparison_json : sn_comparison_print)(&comparison, &text);
+        s = sn_hand_out(&text, out);
+    }
+    sn_str_free(&text);
+    sn_comparison_free(&comparison);
+    sn_options_close(recipe);
     return (snug_status)s;
 }

@@ -15,6 +15,7 @@ static const sn_option_group pull_own = SN_OPTION_GROUP("Pull", pull_table);
 
 static const sn_option plan_table[] = {
     {.key = "for", .kind = SN_OPTION_CHOICE, .choices = "train,generate", .default_text = "train", .help = "the job to plan"},
+    {.key = "compare", .kind = SN_OPTION_FLAG, .help = "one table: the job under each technique"},
     {.key = "html", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "draw memory over the step into a page of its own"}};
 static const sn_option_group plan_own = SN_OPTION_GROUP("Plan", plan_table);
 
@@ -99,7 +100,7 @@ const sn_verb sn_verbs[] = {
     {"show", "what is in a model", "MODEL", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
     {"rm", "remove a pulled model", "NAME", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
     {"plan", "what a job will take, before it takes it", "MODEL [options of the job]", &plan_own, TRAINING_GROUPS ",Cluster,Generation", "",
-     "for,memory,ranks,nodes,device_shape,html,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,kv_cache_dtype,adapter,thread_ranks,device,recipe,json,"
+     "for,compare,memory,ranks,nodes,device_shape,html,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,kv_cache_dtype,adapter,thread_ranks,device,recipe,json,"
      "help,help_all",
      none, SN_INFERENCE_NONE},
     {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS, "data",

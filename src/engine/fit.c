@@ -62,7 +62,7 @@ static bool worth_planning(const search_space *s, const sn_options *recipe, cand
     return forms <= 2 && !(between && forms && c->divide > 1);
 }
 
-static void note(char *text, size_t size, const char *key, const char *value) {
+void sn_note_option(char *text, size_t size, const char *key, const char *value) {
     size_t n = strlen(text);
     snprintf(text + n, size - n, "%s--", n ? " " : "");
     for (n = strlen(text); *key && n + 1 < size; key++) text[n++] = *key == '_' ? '-' : *key;
@@ -71,7 +71,7 @@ static void note(char *text, size_t size, const char *key, const char *value) {
 }
 
 static sn_status set(sn_options *o, const char *key, const char *value, char *text, size_t size) {
-    note(text, size, key, value);
+    sn_note_option(text, size, key, value);
     return sn_options_set(o, key, value, SN_FROM_COMMAND_LINE, "fit");
 }
 
