@@ -6,7 +6,7 @@
 
 typedef struct sn_compared {
     const char *pass; /* name; NULL: the job as it is */
-    char change[64];  /* "--recompute all" */
+    char change[64];  /* "--moment-dtype bf16" */
     sn_choice_kind kind;
     char reason[256]; /* why it cannot be planned; "": it was, and the rest holds */
     uint64_t by_tier[SN_TIER_COUNT], total;

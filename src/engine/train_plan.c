@@ -37,6 +37,7 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
         return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
     if (cutoff > model->config->max_position && model->config->max_position > 0)
         sn_warn("cutoff_len %lld is longer than the model's %lld positions", (long long)cutoff, (long long)model->config->max_position);
+    SN_TRY(sn_recipe_check_batch(recipe, s->cluster.mesh.size[SN_MESH_DP]));
     sn_training_shape shape = {.tokens = tokens, .evaluate = wants_evaluation(recipe)};
     sn_parameters parameters = sn_model_parameters(model);
     SN_TRY(sn_job_for_training(model->config, parameters.find ? &parameters : NULL, &shape, recipe, &s->cluster, stop_after, &s->job));

@@ -12,13 +12,13 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "optimizer", .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,sgd", .default_text = "adamw", .help = "update rule"},
-    {.key = "adam_beta1", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment"},
-    {.key = "adam_beta2", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment"},
-    {.key = "adam_epsilon", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
-    {.key = "weight_decay", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
-    {.key = "momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
-    {.key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
+    {.key = "optimizer", .deepspeed = "optimizer.type:AdamW=adamw,optimizer.type:Adam=adamw,optimizer.type:SGD=sgd", .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,sgd", .default_text = "adamw", .help = "update rule"},
+    {.key = "adam_beta1", .deepspeed = "optimizer.params.betas.0", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment"},
+    {.key = "adam_beta2", .deepspeed = "optimizer.params.betas.1", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment"},
+    {.key = "adam_epsilon", .deepspeed = "optimizer.params.eps", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
+    {.key = "weight_decay", .deepspeed = "optimizer.params.weight_decay", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
+    {.key = "momentum", .deepspeed = "optimizer.params.momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
+    {.key = "max_grad_norm", .deepspeed = "gradient_clipping", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
     {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};
 
 static sn_pid child(sn_job *job, sn_pid parent, const char *suffix, sn_dtype form) {
@@ -114,10 +114,15 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     return k < 0 ? SN_OK : build_update(job->graphs[k], recipe);
 }
 
+/* DeepSpeed's Adam decays as AdamW unless it is told otherwise. */
+static const char hints[] = "optimizer.params.adam_w_mode:true,optimizer.params.torch_adam,optimizer.params.bias_correction:true,"
+                            "optimizer.params.amsgrad:false,optimizer.params.nesterov:false,optimizer.params.dampening:0";
+
 static const sn_choice choices[] = {{"moment_dtype", "bf16", SN_CHOICE_LOSSY}};
 
 const sn_pass sn_pass_optimizer = {.name = "optimizer",
                                    .saves = "gradient norm, clipping, AdamW or SGD",
                                    .run = run,
                                    .options = SN_OPTION_GROUP("Optimizer", options),
+                                   .deepspeed_hints = hints,
                                    SN_PASS_CHOICES(choices)};
