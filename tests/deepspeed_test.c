@@ -38,7 +38,8 @@ static const char stage3[] =
     "  \"fp16\": {\"enabled\": false, \"loss_scale\": 0, \"loss_scale_window\": 1000, \"initial_scale_power\": 16, \"hysteresis\": 2,\n"
     "           \"min_loss_scale\": 1},\n"
     "  \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 3e-5, \"betas\": [0.8, 0.95], \"eps\": 1e-6, \"weight_decay\": 3e-7}},\n"
-    "  \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_min_lr\": 0.0, \"warmup_max_lr\": 0.00003, \"warmup_num_steps\": 50,\n"
+    "  \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_min_lr\": 0.0, \"warmup_max_lr\": 0.00003, \"warmup_num_steps\": "
+    "50,\n"
     "                \"total_num_steps\": 400}},\n"
     "  \"zero_optimization\": {\"stage\": 3, \"overlap_comm\": true, \"contiguous_gradients\": true, \"sub_group_size\": 1e9,\n"
     "     \"reduce_bucket_size\": \"auto\", \"stage3_prefetch_bucket_size\": 5e7, \"offload_optimizer\": {\"device\": \"none\"},\n"
@@ -61,8 +62,10 @@ static void a_whole_file(void **state) {
     assert_int_equal(sn_options_int(o, "warmup_steps"), 50);
     assert_int_equal(sn_options_int(o, "max_steps"), 400);
     assert_int_equal(sn_options_int(o, "logging_steps"), 20);
-    assert_true(sn_options_float(o, "learning_rate") == 3e-5 && sn_options_float(o, "adam_beta1") == 0.8 && sn_options_float(o, "adam_beta2") == 0.95);
-    assert_true(sn_options_float(o, "adam_epsilon") == 1e-6 && sn_options_float(o, "weight_decay") == 3e-7 && sn_options_float(o, "max_grad_norm") == 0.5);
+    assert_true(sn_options_float(o, "learning_rate") == 3e-5 && sn_options_float(o, "adam_beta1") == 0.8 &&
+                sn_options_float(o, "adam_beta2") == 0.95);
+    assert_true(sn_options_float(o, "adam_epsilon") == 1e-6 && sn_options_float(o, "weight_decay") == 3e-7 &&
+                sn_options_float(o, "max_grad_norm") == 0.5);
     assert_int_equal(sn_options_from(o, "zero_stage"), SN_FROM_DEEPSPEED);
     assert_string_equal(sn_provenance_name(sn_options_from(o, "zero_stage")), "DeepSpeed config");
     assert_int_equal(sn_options_from(o, "cutoff_len"), SN_FROM_DEFAULT);
@@ -95,13 +98,15 @@ static void auto_keeps_the_default(void **state) {
     (void)state;
     sn_options *o;
     assert_ok(sn_recipe_new(&o));
-    assert_ok(read_config(o, "{\"zero_optimization\": {\"stage\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": null},"
-                             " \"optimizer\": {\"type\": \"auto\", \"params\": {\"betas\": \"auto\", \"lr\": \"auto\"}}, \"train_batch_size\": \"auto\","
-                             " \"gradient_clipping\": \"auto\", \"scheduler\": {\"type\": \"auto\", \"params\": \"auto\"}}"));
+    assert_ok(read_config(
+        o, "{\"zero_optimization\": {\"stage\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": null},"
+           " \"optimizer\": {\"type\": \"auto\", \"params\": {\"betas\": \"auto\", \"lr\": \"auto\"}}, \"train_batch_size\": \"auto\","
+           " \"gradient_clipping\": \"auto\", \"scheduler\": {\"type\": \"auto\", \"params\": \"auto\"}}"));
     for (size_t i = 0; i < o->count; i++) assert_true(!o->slots[i].value.set || o->slots[i].value.from == SN_FROM_DEFAULT);
     assert_int_equal(said.size, 0);
     assert_ok(read_config(o, "{}"));
-    assert_ok(read_config(o, "{\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": false}, \"optimizer\": {\"type\": \"sgd\", \"params\": {\"momentum\": 0.9}},"
+    assert_ok(read_config(o, "{\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": false}, \"optimizer\": {\"type\": \"sgd\", "
+                             "\"params\": {\"momentum\": 0.9}},"
                              " \"data_types\": {\"grad_accum_dtype\": \"fp32\"}}"));
     assert_string_equal(sn_options_string(o, "precision"), "fp16");
     assert_string_equal(sn_options_string(o, "optimizer"), "sgd");
@@ -114,8 +119,12 @@ static const struct wrong {
     const char *text, *words[2];
     sn_status status;
 } wrongs[] = {
-    {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}}}", {":1:68: zero_optimization.offload_optimizer.device", "'cpu'"}, SN_ERR_USAGE},
-    {"{\"zero_optimization\": {\"offload_param\": {\"nvme_path\": \"/nvme\"}}}", {"zero_optimization.offload_param.nvme_path", "nothing"}, SN_ERR_USAGE},
+    {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}}}",
+     {":1:68: zero_optimization.offload_optimizer.device", "'cpu'"},
+     SN_ERR_USAGE},
+    {"{\"zero_optimization\": {\"offload_param\": {\"nvme_path\": \"/nvme\"}}}",
+     {"zero_optimization.offload_param.nvme_path", "nothing"},
+     SN_ERR_USAGE},
     {"{\"aio\": {\"block_size\": 1048576}}", {": aio: ", "nothing"}, SN_ERR_USAGE},
     {"{\n  \"zero_optimisation\": {}\n}", {":2:3: zero_optimisation", "nothing"}, SN_ERR_USAGE},
     {"{\"train_micro_batch_size_per_gpu\": \"two\"}", {"train_micro_batch_size_per_gpu", "two"}, SN_ERR_USAGE},
@@ -123,12 +132,16 @@ static const struct wrong {
     {"{\"zero_optimization\": 3}", {"zero_optimization", "wanted an object"}, SN_ERR_USAGE},
     {"{\"gradient_clipping\": {\"norm\": 1}}", {"gradient_clipping", "wanted one value"}, SN_ERR_USAGE},
     {"{\"gradient_clipping\": [1]}", {"gradient_clipping", "wanted one value"}, SN_ERR_USAGE},
-    {"{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}", {"fp16.enabled", "precision is fp16 here and bf16 before"}, SN_ERR_USAGE},
+    {"{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}",
+     {"fp16.enabled", "precision is fp16 here and bf16 before"},
+     SN_ERR_USAGE},
     {"{\"bf16\": {\"enabled\": 1}}", {"bf16.enabled", "neither true nor false"}, SN_ERR_USAGE},
     {"{\"bf16\": {\"enabled\": \"yes\"}}", {"bf16.enabled", "neither true nor false"}, SN_ERR_USAGE},
     {"{\"optimizer\": {\"type\": \"Lion\"}}", {"optimizer.type", "'Lion' (known: AdamW, Adam, SGD)"}, SN_ERR_USAGE},
     {"{\"optimizer\": {\"params\": {\"betas\": [0.9, 0.99, 0.999]}}}", {"optimizer.params.betas.2", "nothing"}, SN_ERR_USAGE},
-    {"{\"optimizer\": {\"params\": {\"lr\": 1e-3}}, \"scheduler\": {\"params\": {\"warmup_max_lr\": 1e-4}}}", {"learning_rate is 1e-4 here and 1e-3 before", ""}, SN_ERR_USAGE},
+    {"{\"optimizer\": {\"params\": {\"lr\": 1e-3}}, \"scheduler\": {\"params\": {\"warmup_max_lr\": 1e-4}}}",
+     {"learning_rate is 1e-4 here and 1e-3 before", ""},
+     SN_ERR_USAGE},
     {"{\"scheduler\": {\"type\": \"OneCycle\"}}", {"scheduler.type", "OneCycle"}, SN_ERR_USAGE},
     {"{\"scheduler\": {\"params\": {\"warmup_min_lr\": 1e-8}}}", {"scheduler.params.warmup_min_lr", "1e-8"}, SN_ERR_USAGE},
     {"{\"fp16\": {\"loss_scale\": 128}}", {"fp16.loss_scale", "'128'"}, SN_ERR_USAGE},
@@ -153,7 +166,8 @@ static void faults_are_named(void **state) {
         if (s != wrongs[i].status) fail_msg("%s: status %d, wanted %d: %s", wrongs[i].text, s, wrongs[i].status, sn_error_text());
         if (!strstr(sn_error_text(), "snug_deepspeed_")) fail_msg("%s: '%s' does not name the file", wrongs[i].text, sn_error_text());
         for (int k = 0; k < 2; k++)
-            if (!strstr(sn_error_text(), wrongs[i].words[k])) fail_msg("%s: '%s' lacks '%s'", wrongs[i].text, sn_error_text(), wrongs[i].words[k]);
+            if (!strstr(sn_error_text(), wrongs[i].words[k]))
+                fail_msg("%s: '%s' lacks '%s'", wrongs[i].text, sn_error_text(), wrongs[i].words[k]);
         sn_options_close(o);
     }
     sn_options *o;
@@ -204,7 +218,8 @@ static void tables(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_whole_file), cmocka_unit_test(rank), cmocka_unit_test(auto_keeps_the_default),
-                                       cmocka_unit_test(faults_are_named), cmocka_unit_test(whole_batch), cmocka_unit_test(tables)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_file),     cmocka_unit_test(rank),        cmocka_unit_test(auto_keeps_the_default),
+        cmocka_unit_test(faults_are_named), cmocka_unit_test(whole_batch), cmocka_unit_test(tables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,8 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
     sn_options *recipe = NULL;
     if (!p) return (snug_status)sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan");
     sn_status s = sn_options_copy(o->store, &recipe);
+    if (s == SN_OK && generates && (sn_options_given(recipe, "ranks") || sn_options_given(recipe, "nodes")))
+        s = sn_fail(SN_ERR_USAGE, "ranks and nodes are of training jobs: text is generated on one rank");
     if (s == SN_OK && generates) {
         sn_generator g = {0};
         s = sn_generation_defaults(recipe);

@@ -11,18 +11,19 @@
 
 static const sn_option cluster_options[] = {
     {.key = "ranks", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks of a job that is only planned",
-     .has_least = true, .least = 1, .has_most = true, .most = 65536},
+     .has_least = true, .least = 1, .has_most = true, .most = 1024}, /* what the reductions take */
     {.key = "nodes", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "machines over which they are spread", .has_least = true, .least = 1},
     {.key = "device_shape", .often = true, .kind = SN_OPTION_CHOICE, .choices = "a100-40g,a100-80g,h100-80g,h200-141g,l40s-48g,rtx4090-24g",
      .help = "device that the job is planned for: its memory is the budget, its rates give the time"}};
 const sn_option_group sn_cluster_options = SN_OPTION_GROUP("Cluster", cluster_options);
 
-/* Ranks and devices that need not be there. */
-static sn_status planned_cluster(sn_session *s, const sn_options *recipe, int64_t *ranks) {
+sn_status sn_session_cluster(sn_session *s, const sn_options *recipe) {
     int64_t planned = sn_options_int(recipe, "ranks"), nodes = sn_options_int(recipe, "nodes");
-    if (planned > 1 && *ranks > 1) return sn_fail(SN_ERR_USAGE, "ranks %lld and thread_ranks %lld: one of them says how many there are", (long long)planned, (long long)*ranks);
-    if (planned > 1) *ranks = planned;
-    if (*ranks % nodes) return sn_fail(SN_ERR_USAGE, "%lld ranks cannot be spread evenly over %lld nodes", (long long)*ranks, (long long)nodes);
+    int *ranks = &s->cluster.mesh.size[SN_MESH_DP];
+    if (planned > 1 && *ranks > 1) return sn_fail(SN_ERR_USAGE, "ranks %lld and thread_ranks %d: one of them says how many there are", (long long)planned, *ranks);
+    if (planned > 1) *ranks = (int)planned;
+    if (*ranks % nodes) return sn_fail(SN_ERR_USAGE, "%d ranks cannot be spread evenly over %lld nodes", *ranks, (long long)nodes);
+    s->whole_cluster = planned > 1;
     s->nodes = (int)nodes;
     s->accelerator = sn_accelerator_find(sn_options_string(recipe, "device_shape"));
     return SN_OK;
@@ -40,7 +41,6 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     if (ranks < 1 || ranks > 256) return sn_fail(SN_ERR_USAGE, "thread_ranks is %lld, wanted 1 to 256", (long long)ranks);
     if (threads < 0 || threads > 1024) return sn_fail(SN_ERR_USAGE, "threads is %lld, wanted 0 to 1024", (long long)threads);
     if (!threads) threads = sn_cpu_count() / ranks > 0 ? sn_cpu_count() / ranks : 1;
-    SN_TRY(planned_cluster(s, recipe, &ranks));
     SN_TRY(sn_device_find(sn_options_string(recipe, "device"), (int)threads, &s->device));
     s->cluster.addresses = s->device.shape.addresses;
     for (int a = 0; a < SN_MESH_AXES; a++) s->cluster.mesh.size[a] = 1;
@@ -91,17 +91,22 @@ sn_status sn_session_plan(sn_session *s) {
     return s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan);
 }
 
-uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
-    if (!sn_options_given(recipe, "memory") && !sn_options_given(recipe, "device_shape") && sn_options_int(recipe, "ranks") > 1) return UINT64_MAX;
-    const sn_accelerator *a = sn_accelerator_find(sn_options_string(recipe, "device_shape"));
-    if (!sn_options_given(recipe, "memory")) return a ? a->bytes : sn_memory_free() / (uint64_t)ranks;
+static uint64_t budget_here(const sn_options *recipe, int ranks) {
+    if (!sn_options_given(recipe, "memory")) return sn_memory_free() / (uint64_t)ranks;
     sn_budget b = sn_options_budget(recipe, "memory");
     return b.bare != UINT64_MAX ? b.bare : b.device != UINT64_MAX ? b.device : b.host;
 }
 
+uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
+    const sn_accelerator *a = sn_accelerator_find(sn_options_string(recipe, "device_shape"));
+    if (sn_options_given(recipe, "memory")) return budget_here(recipe, ranks);
+    if (a) return a->bytes;
+    return sn_options_int(recipe, "ranks") > 1 ? UINT64_MAX : budget_here(recipe, ranks);
+}
+
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
     const sn_bill *b = &s->plan->bill;
-    uint64_t budget = sn_budget_bytes(recipe, s->cluster.mesh.size[SN_MESH_DP]);
+    uint64_t budget = budget_here(recipe, s->cluster.mesh.size[SN_MESH_DP]);
     char need[24], have[24], missing[24], largest[24];
     if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
     return sn_fail(SN_ERR_BUDGET, "the plan needs %s (%llu bytes), the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",

@@ -28,8 +28,11 @@ typedef struct sn_session {
  * that exports. */
 enum { SN_STAGING_BYTES = 4 << 20 };
 
-/* Device and mesh from the recipe (device, threads, thread_ranks; ranks, nodes and device_shape of a job that is only planned). */
+/* Device and mesh from the recipe (device, threads, thread_ranks). */
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe);
+
+/* After sn_session_machine, of a job that is only planned: ranks, nodes, device_shape. */
+sn_status sn_session_cluster(sn_session *s, const sn_options *recipe);
 
 /* SN_ERR_USAGE where the recipe has an option of planning alone. */
 sn_status sn_session_refuse_planned(const sn_options *recipe);

@@ -32,7 +32,7 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
     int64_t rows = sn_options_int(recipe, "per_device_train_batch_size"), cutoff = sn_options_int(recipe, "cutoff_len"), tokens;
     *s = (sn_session){.model = model};
     SN_TRY(sn_session_machine(s, recipe));
-    s->whole_cluster = sn_options_int(recipe, "ranks") > 1;
+    SN_TRY(sn_session_cluster(s, recipe));
     if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
         return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
     if (cutoff > model->config->max_position && model->config->max_position > 0)

@@ -160,8 +160,8 @@ void sn_bill_print(const sn_plan *plan, const sn_forecast *forecast, sn_str *out
 
 static void json_forecast(const sn_forecast *f, sn_str *out) {
     if (!f) return;
-    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"tokens_per_s\": %.6g",
-                  f->compute_seconds + f->communication_seconds, f->compute_seconds, f->communication_seconds, f->tokens_per_s);
+    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"sent_bytes\": %.0f, \"tokens_per_s\": %.6g",
+                  f->compute_seconds + f->communication_seconds, f->compute_seconds, f->communication_seconds, f->sent_bytes, f->tokens_per_s);
     if (f->accelerator) {
         sn_str_printf(out, ", \"device_shape\": \"%s\", \"nodes\": %d, \"kernels\": \"cpu\", \"source\": ", f->accelerator->name, f->nodes);
         sn_str_json(out, f->accelerator->source, strlen(f->accelerator->source));
@@ -178,13 +178,13 @@ void sn_bill_json(const sn_plan *plan, const sn_forecast *forecast, sn_str *out)
     sn_str_add(out, ", \"by_tier\": {");
     for (int t = 0; t < SN_TIER_COUNT; t++)
         sn_str_printf(out, "%s\"%s\": %llu", t ? ", " : "", sn_tier_name((sn_tier)t), (unsigned long long)b->by_tier[t]);
+    sn_str_add(out, "}, \"at_rest\": {");
+    for (int c = 0; c < SN_CLASS_COMMUNICATION; c++)
+        sn_str_printf(out, "%s\"%s\": %llu", c ? ", " : "", sn_class_name((sn_class)c), (unsigned long long)b->at_rest[c]);
     sn_str_add(out, "}, \"by_class\": {");
     for (int c = 0; c < SN_CLASS_COUNT; c++)
         sn_str_printf(out, "%s\"%s\": %llu", c ? ", " : "", sn_class_name((sn_class)c),
                       (unsigned long long)(b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c]));
-    sn_str_add(out, "}, \"at_rest\": {");
-    for (int c = 0; c < SN_CLASS_COMMUNICATION; c++)
-        sn_str_printf(out, "%s\"%s\": %llu", c ? ", " : "", sn_class_name((sn_class)c), (unsigned long long)b->at_rest[c]);
     sn_str_add(out, "}");
     if (plan->ranks > 1) sn_str_printf(out, ", \"ranks\": %d, \"ranks_planned\": %d, \"rank\": %d", plan->ranks, plan->ranks_planned, plan->rank);
     json_forecast(forecast, out);

@@ -43,33 +43,33 @@ static double ring_bytes(const sn_instr *in, int ranks) {
     return ranks > 1 ? most * (ranks - 1) / ranks : 0;
 }
 
-double sn_program_seconds(const sn_program *p, const sn_rates *rates, int ranks, double *communication) {
-    double seconds = 0, links = 0;
+sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, int ranks) {
+    sn_program_time t = {0};
     for (uint32_t k = 0; k < p->count; k++) {
         const sn_instr *i = &p->instrs[k];
         if (i->queue == SN_QUEUE_COMM) {
-            links += rates->ring > 0 ? ring_bytes(i, ranks) / rates->ring : i->bytes / rates->bytes_per_s;
+            double bytes = ring_bytes(i, ranks);
+            t.sent += bytes;
+            t.communication += rates->ring > 0 ? bytes / rates->ring : i->bytes / rates->bytes_per_s;
             continue;
         }
         bool bf16 = rates->bf16_flops > 0 && i->n_in > 1 && i->in[0].dtype == SN_BF16 && i->in[1].dtype == SN_BF16;
-        double compute = i->flops / (bf16 ? rates->bf16_flops : rates->f32_flops);
+        double arithmetic = i->flops / (bf16 ? rates->bf16_flops : rates->f32_flops);
         double traffic = i->bytes / (i->queue == SN_QUEUE_COPY && rates->host > 0 ? rates->host : rates->bytes_per_s);
-        seconds += compute > traffic ? compute : traffic;
+        t.compute += arithmetic > traffic ? arithmetic : traffic;
     }
-    if (communication) *communication = links;
-    return seconds + links;
+    return t;
 }
 
 void sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f) {
-    f->compute_seconds = f->communication_seconds = 0;
+    f->compute_seconds = f->communication_seconds = f->sent_bytes = 0;
     for (int k = 0; k < plan->n_programs; k++) {
         sn_role role = plan->programs[k].role;
-        double links, times = role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE ? 1
-                              : role == SN_ROLE_TRAIN_NEXT                    ? (double)(accumulation - 1)
-                                                                              : 0;
-        double seconds = sn_program_seconds(&plan->programs[k].program, rates, f->ranks, &links);
-        f->compute_seconds += times * (seconds - links);
-        f->communication_seconds += times * links;
+        double times = role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE ? 1 : role == SN_ROLE_TRAIN_NEXT ? (double)(accumulation - 1) : 0;
+        sn_program_time t = sn_program_estimate(&plan->programs[k].program, rates, f->ranks);
+        f->compute_seconds += times * t.compute;
+        f->communication_seconds += times * t.communication;
+        f->sent_bytes += times * t.sent;
     }
     double sum = f->compute_seconds + f->communication_seconds;
     f->tokens_per_s = sum > 0 ? (double)tokens / sum : 0;

@@ -37,11 +37,16 @@ typedef struct sn_forecast {
     const sn_accelerator *accelerator; /* NULL: this machine */
     int ranks, nodes;
     double compute_seconds, communication_seconds; /* of a step: all micro-batches and the update */
+    double sent_bytes;                             /* that a rank sends in a step, by rings */
     double tokens_per_s;                           /* of a rank */
 } sn_forecast;
 
-/* Estimated seconds of one run of a program; *communication (may be NULL) is the part of the comm queue. */
-double sn_program_seconds(const sn_program *p, const sn_rates *rates, int ranks, double *communication);
+/* Of one run of a program. */
+typedef struct sn_program_time {
+    double compute, communication; /* seconds */
+    double sent;                   /* bytes that a rank sends */
+} sn_program_time;
+sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, int ranks);
 
 /* Estimates a step of a training job: its first micro-batch, accumulation - 1 later ones, the update. tokens: of a rank's step. */
 void sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f);
