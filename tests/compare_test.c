@@ -125,6 +125,15 @@ static void the_roofline(void **state) {
     assert_true(h100 && card && !sn_accelerator_find("h100") && !sn_accelerator_find("") && !sn_accelerator_find(NULL));
     assert_true(sn_accelerator_rates(h100, 1).ring == 450e9 && sn_accelerator_rates(h100, 2).ring == 400e9);
     assert_true(sn_accelerator_rates(card, 1).ring == 32e9 && sn_accelerator_rates(card, 2).ring == 12.5e9);
+    const sn_option_group *group = &sn_cluster_options;
+    for (size_t i = 0; i < group->count; i++) /* every word of the option is in the table */
+        for (const char *at = group->options[i].choices; at && *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+            char name[32] = "";
+            strncat(name, at, strcspn(at, ","));
+            const sn_accelerator *a = sn_accelerator_find(name);
+            if (!a || !a->bytes || a->f32_flops <= 0 || a->bf16_flops < a->f32_flops || a->bytes_per_s <= 0 || a->link < a->host || !*a->source)
+                fail_msg("device shape %s has no sound entry", name);
+        }
     sn_arg whole = {.dtype = SN_F32, .shape = sn_shape_of(1000)}, shard = {.dtype = SN_F32, .shape = sn_shape_of(250)};
     sn_arg bf16[2] = {{.dtype = SN_BF16}, {.dtype = SN_BF16}}, mixed[2] = {{.dtype = SN_BF16}, {.dtype = SN_F32}};
     sn_instr instrs[] = {{.op = "matmul", .in = bf16, .n_in = 2, .flops = 4e3, .bytes = 100, .queue = SN_QUEUE_COMPUTE},

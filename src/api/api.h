@@ -64,6 +64,9 @@ const char *sn_adapter_of(const snug_options *o);
 /* The defaults of a verb that generates for the options of passes, where nothing else was said. */
 sn_status sn_generation_defaults(sn_options *recipe);
 
+/* SN_ERR_USAGE where the options of a job that generates speak of ranks or nodes. */
+sn_status sn_refuse_ranks(const sn_options *recipe);
+
 /* Replaces the recipe by one with the rank, scale and targets of the options' adapter, if there is one. */
 sn_status sn_take_adapter(const snug_options *o, sn_options **recipe);
 

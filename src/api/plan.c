@@ -45,6 +45,11 @@ sn_status sn_generation_defaults(sn_options *recipe) {
     return SN_OK;
 }
 
+sn_status sn_refuse_ranks(const sn_options *recipe) {
+    if (!sn_options_given(recipe, "ranks") && !sn_options_given(recipe, "nodes")) return SN_OK;
+    return sn_fail(SN_ERR_USAGE, "ranks and nodes are of training jobs: text is generated on one rank");
+}
+
 sn_status sn_take_adapter(const snug_options *o, sn_options **recipe) {
     sn_options *adapted;
     if (!sn_adapter_of(o)) return SN_OK;
@@ -61,8 +66,7 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
     sn_options *recipe = NULL;
     if (!p) return (snug_status)sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan");
     sn_status s = sn_options_copy(o->store, &recipe);
-    if (s == SN_OK && generates && (sn_options_given(recipe, "ranks") || sn_options_given(recipe, "nodes")))
-        s = sn_fail(SN_ERR_USAGE, "ranks and nodes are of training jobs: text is generated on one rank");
+    if (s == SN_OK && generates) s = sn_refuse_ranks(recipe);
     if (s == SN_OK && generates) {
         sn_generator g = {0};
         s = sn_generation_defaults(recipe);

@@ -93,15 +93,16 @@ static bool same_word(const char *word, size_t n, const char *text) {
 static sn_status set(reader *r, size_t slot, const char *value, const char *where) {
     sn_option_slot *s = &r->o->slots[slot];
     sn_option_value a = {0}, b = {0};
-    SN_TRY(sn_option_parse(s->option, value, false, where, &a));
-    bool differs = false;
-    if (*r->said[slot]) {
-        sn_status parsed = sn_option_parse(s->option, r->said[slot], false, where, &b);
-        differs = parsed != SN_OK || a.truth != b.truth || a.integer != b.integer || a.number != b.number;
-        if (s->option->kind == SN_OPTION_CHOICE || s->option->kind == SN_OPTION_STRING) differs = strcmp(a.text, b.text) != 0;
+    bool differs = false, words = s->option->kind == SN_OPTION_CHOICE || s->option->kind == SN_OPTION_STRING;
+    sn_status status = sn_option_parse(s->option, value, false, where, &a);
+    if (status == SN_OK && *r->said[slot]) {
+        status = sn_option_parse(s->option, r->said[slot], false, where, &b);
+        if (status == SN_OK && words) differs = strcmp(a.text, b.text) != 0;
+        else if (status == SN_OK) differs = a.truth != b.truth || a.integer != b.integer || a.number != b.number;
     }
     sn_option_value_free(&a);
     sn_option_value_free(&b);
+    SN_TRY(status);
     if (differs) return sn_fail(SN_ERR_USAGE, "%s: %s is %s here and %s before", where, s->option->key, value, r->said[slot]);
     snprintf(r->said[slot], sizeof r->said[slot], "%s", value);
     return sn_option_slot_set(s, value, false, SN_FROM_DEEPSPEED, where);
@@ -153,6 +154,7 @@ static sn_status read_scalar(reader *r) {
     for (size_t i = 0; s == SN_OK && i < r->n_hints; i++)
         for (const char *item = r->hints[i]; s == SN_OK && *item; item = after(item))
             if (relation(item, r->path) == 2) s = take_hint(r, item, text, &taken, &words);
+    if (s == SN_OK && (words.failed || r->unused.failed)) s = sn_fail(SN_ERR_NO_MEMORY, "%s: cannot keep the words", where);
     if (s == SN_OK && !taken)
         s = sn_fail(SN_ERR_USAGE, "%s: snug has nothing for '%s' (known: %s)", where, text, words.data ? words.data : "");
     sn_str_free(&words);
