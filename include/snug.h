@@ -136,6 +136,8 @@ SNUG_API void snug_plan_free(snug_plan *p);
 SNUG_API void snug_plan_bill(const snug_plan *p, snug_bill *out);
 SNUG_API snug_status snug_plan_check(const snug_plan *p); /* SNUG_ERR_BUDGET with the bytes missing and what is largest */
 SNUG_API snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out);
+/* A training job as it is and with each choice of a technique alone: a table, or JSON. snug_free the text. */
+SNUG_API snug_status snug_plan_compare(snug_model *m, const snug_options *o, bool json, char **out);
 
 /* ---- Training ---- */
 

@@ -48,6 +48,8 @@ struct snug_model {
 struct snug_plan {
     sn_session session;
     snug_bill bill;
+    sn_forecast forecast;
+    bool forecasts; /* of a training job whose device's rates are known */
 };
 
 /* Whether `word` is in a comma-separated list. */
@@ -61,6 +63,9 @@ const char *sn_adapter_of(const snug_options *o);
 
 /* The defaults of a verb that generates for the options of passes, where nothing else was said. */
 sn_status sn_generation_defaults(sn_options *recipe);
+
+/* SN_ERR_USAGE where the options of a job that generates speak of ranks or nodes. */
+sn_status sn_refuse_ranks(const sn_options *recipe);
 
 /* Replaces the recipe by one with the rank, scale and targets of the options' adapter, if there is one. */
 sn_status sn_take_adapter(const snug_options *o, sn_options **recipe);

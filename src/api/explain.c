@@ -79,6 +79,7 @@ static sn_status explain(snug_model *m, const snug_options *o, const sn_options 
     bool generate = !strcmp(sn_options_string(recipe, "for"), "generate");
     SN_TRY(read_stage(sn_options_string(recipe, "stage"), &stage));
     if (only && !*only) only = NULL;
+    if (generate) SN_TRY(sn_refuse_ranks(recipe));
     s->model = &m->model;
     if (!strcmp(stage, "model")) {
         SN_TRY(model_graphs(m, recipe, generate, &s->job));

@@ -5,6 +5,7 @@
 #include "api/api.h"
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "engine/compare.h"
 #include "engine/fit.h"
 #include "engine/peft.h"
 #include "engine/train.h"
@@ -25,9 +26,8 @@ void sn_bill_out(const sn_plan *plan, const sn_options *recipe, snug_bill *out) 
     for (int c = 0; c < SN_CLASS_COUNT; c++) out->by_class[c] = b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c];
     snprintf(out->peak_program, sizeof out->peak_program, "%s", b->peak_program);
     snprintf(out->peak_op, sizeof out->peak_op, "%s", b->peak_op);
-    if (!sn_options_given(recipe, "memory")) return;
-    sn_budget memory = sn_options_budget(recipe, "memory");
-    out->budget_bytes = memory.bare != UINT64_MAX ? memory.bare : memory.device != UINT64_MAX ? memory.device : memory.host;
+    if (!sn_options_given(recipe, "memory") && !sn_options_given(recipe, "device_shape")) return;
+    out->budget_bytes = sn_budget_bytes(recipe, 1);
     if (b->total > out->budget_bytes) out->missing_bytes = b->total - out->budget_bytes;
 }
 
@@ -45,6 +45,11 @@ sn_status sn_generation_defaults(sn_options *recipe) {
     return SN_OK;
 }
 
+sn_status sn_refuse_ranks(const sn_options *recipe) {
+    if (!sn_options_given(recipe, "ranks") && !sn_options_given(recipe, "nodes")) return SN_OK;
+    return sn_fail(SN_ERR_USAGE, "ranks and nodes are of training jobs: text is generated on one rank");
+}
+
 sn_status sn_take_adapter(const snug_options *o, sn_options **recipe) {
     sn_options *adapted;
     if (!sn_adapter_of(o)) return SN_OK;
@@ -56,11 +61,13 @@ sn_status sn_take_adapter(const snug_options *o, sn_options **recipe) {
 
 snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out) {
     const char *purpose = snug_options_text(o, "for");
+    bool generates = purpose && !strcmp(purpose, "generate");
     snug_plan *p = sn_alloc_zero(1, sizeof *p);
     sn_options *recipe = NULL;
     if (!p) return (snug_status)sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan");
     sn_status s = sn_options_copy(o->store, &recipe);
-    if (s == SN_OK && purpose && !strcmp(purpose, "generate")) {
+    if (s == SN_OK && generates) s = sn_refuse_ranks(recipe);
+    if (s == SN_OK && generates) {
         sn_generator g = {0};
         s = sn_generation_defaults(recipe);
         if (s == SN_OK) s = sn_generator_plan(&m->model, recipe, sn_adapter_of(o), &g);
@@ -79,6 +86,11 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
         }
     }
     if (s == SN_OK) sn_bill_out(p->session.plan, recipe, &p->bill);
+    if (s == SN_OK && !generates) {
+        sn_rates rates;
+        p->forecasts = sn_train_rates(&p->session, recipe, &rates);
+        sn_train_forecast(&p->session, recipe, &rates, &p->forecast);
+    }
     sn_options_close(recipe);
     if (s == SN_OK) *out = p;
     else sn_free(p);
@@ -108,12 +120,32 @@ snug_status snug_plan_check(const snug_plan *p) {
 
 snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out) {
     sn_str text = {0};
+    const sn_forecast *f = p->forecasts ? &p->forecast : NULL;
     switch (form) {
-    case SNUG_RENDER_JSON: sn_bill_json(p->session.plan, &text); break;
+    case SNUG_RENDER_JSON: sn_bill_json(p->session.plan, f, &text); break;
     case SNUG_RENDER_HTML: sn_plan_html(p->session.plan, p->session.job, &text); break;
-    default: sn_bill_print(p->session.plan, &text);
+    default: sn_bill_print(p->session.plan, f, &text);
     }
     sn_status s = sn_hand_out(&text, out);
     sn_str_free(&text);
+    return (snug_status)s;
+}
+
+snug_status snug_plan_compare(snug_model *m, const snug_options *o, bool json, char **out) {
+    const char *purpose = snug_options_text(o, "for");
+    sn_options *recipe = NULL;
+    sn_comparison comparison = {0};
+    sn_str text = {0};
+    if (purpose && !strcmp(purpose, "generate")) return (snug_status)sn_fail(SN_ERR_USAGE, "compare is for training jobs");
+    sn_status s = sn_options_copy(o->store, &recipe);
+    if (s == SN_OK) s = sn_take_adapter(o, &recipe);
+    if (s == SN_OK) s = sn_compare_training(&m->model, recipe, &comparison);
+    if (s == SN_OK) {
+        (json ? sn_comparison_json : sn_comparison_print)(&comparison, &text);
+        s = sn_hand_out(&text, out);
+    }
+    sn_str_free(&text);
+    sn_comparison_free(&comparison);
+    sn_options_close(recipe);
     return (snug_status)s;
 }

@@ -15,6 +15,7 @@ static const sn_option_group pull_own = SN_OPTION_GROUP("Pull", pull_table);
 
 static const sn_option plan_table[] = {
     {.key = "for", .kind = SN_OPTION_CHOICE, .choices = "train,generate", .default_text = "train", .help = "the job to plan"},
+    {.key = "compare", .kind = SN_OPTION_FLAG, .help = "one table: the job under each technique"},
     {.key = "html", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "draw memory over the step into a page of its own"}};
 static const sn_option_group plan_own = SN_OPTION_GROUP("Plan", plan_table);
 
@@ -98,8 +99,8 @@ const sn_verb sn_verbs[] = {
     {"list", "named and pulled models", "", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
     {"show", "what is in a model", "MODEL", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
     {"rm", "remove a pulled model", "NAME", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
-    {"plan", "what a job will take, before it takes it", "MODEL [options of the job]", &plan_own, TRAINING_GROUPS ",Generation", "",
-     "for,memory,html,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,kv_cache_dtype,adapter,thread_ranks,device,recipe,json,"
+    {"plan", "what a job will take, before it takes it", "MODEL [options of the job]", &plan_own, TRAINING_GROUPS ",Cluster,Generation", "",
+     "for,compare,memory,ranks,nodes,device_shape,html,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,kv_cache_dtype,adapter,thread_ranks,device,recipe,json,"
      "help,help_all",
      none, SN_INFERENCE_NONE},
     {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS, "data",
@@ -120,7 +121,7 @@ const sn_verb sn_verbs[] = {
      "prompt,decode,repetitions,passes,kv_cache_dtype,memory,threads,recipe,json,verbose,help,help_all", none, SN_INFERENCE_GENERATES},
     {"tokenize", "text to token ids", "MODEL --data FILE", &tokenize_own, "", "data", NULL, none, SN_INFERENCE_NONE},
     {"detokenize", "token ids to text", "MODEL --data FILE | MODEL ID...", NULL, "", "data", NULL, none, SN_INFERENCE_NONE},
-    {"explain", "a job's graphs and programs as text", "MODEL [options of the job]", &explain_own, TRAINING_GROUPS ",Generation", "",
+    {"explain", "a job's graphs and programs as text", "MODEL [options of the job]", &explain_own, TRAINING_GROUPS ",Cluster,Generation", "",
      "for,stage,program,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,thread_ranks,device,recipe,help,help_all", none,
      SN_INFERENCE_NONE},
     {"probe", "what this machine can do at most", "", &probe_own, "", "threads", NULL, none, SN_INFERENCE_NONE},

@@ -5,7 +5,6 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
-#include "engine/probe.h"
 #include "engine/train.h"
 
 enum { MOST_DIMENSIONS = 16 };
@@ -64,7 +63,7 @@ static bool worth_planning(const search_space *s, const sn_options *recipe, cand
     return forms <= 2 && !(between && forms && c->divide > 1);
 }
 
-static void note(char *text, size_t size, const char *key, const char *value) {
+void sn_note_option(char *text, size_t size, const char *key, const char *value) {
     size_t n = strlen(text);
     snprintf(text + n, size - n, "%s--", n ? " " : "");
     for (n = strlen(text); *key && n + 1 < size; key++) text[n++] = *key == '_' ? '-' : *key;
@@ -73,7 +72,7 @@ static void note(char *text, size_t size, const char *key, const char *value) {
 }
 
 static sn_status set(sn_options *o, const char *key, const char *value, char *text, size_t size) {
-    note(text, size, key, value);
+    sn_note_option(text, size, key, value);
     return sn_options_set(o, key, value, SN_FROM_COMMAND_LINE, "fit");
 }
 
@@ -98,20 +97,8 @@ static sn_status apply(const search_space *s, const sn_options *recipe, candidat
     return SN_OK;
 }
 
-static double seconds_of(const sn_session *s, const sn_options *recipe, const sn_probe *probe) {
-    double sum = 0;
-    int64_t later = sn_options_int(recipe, "gradient_accumulation_steps") - 1;
-    for (int k = 0; k < s->plan->n_programs; k++) {
-        sn_role role = s->plan->programs[k].role;
-        double once = sn_plan_seconds(&s->plan->programs[k].program, probe->f32_flops, probe->bf16_flops, probe->read_bytes);
-        if (role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE) sum += once;
-        if (role == SN_ROLE_TRAIN_NEXT) sum += once * (double)later;
-    }
-    return sum;
-}
-
 /* Plans one candidate. One that is illegal is left out, not an error. */
-static sn_status measure(sn_model *model, const search_space *space, const sn_options *recipe, const sn_probe *probe, candidate *c,
+static sn_status measure(sn_model *model, const search_space *space, const sn_options *recipe, candidate *c,
                          bool *valid) {
     sn_options *o = NULL;
     sn_session s = {0};
@@ -120,7 +107,11 @@ static sn_status measure(sn_model *model, const search_space *space, const sn_op
         sn_status planned = sn_train_plan(model, o, NULL, &s);
         if (planned == SN_OK) {
             c->total = s.plan->bill.total;
-            c->seconds = seconds_of(&s, o, probe);
+            sn_rates rates;
+            sn_forecast f;
+            sn_train_rates(&s, o, &rates);
+            sn_train_forecast(&s, o, &rates, &f);
+            c->seconds = f.compute_seconds + f.communication_seconds;
             sn_session_close(&s);
         } else {
             *valid = false;
@@ -157,14 +148,11 @@ static void keep(search *s, const candidate *c, uint64_t budget) {
 
 static sn_status look(sn_model *model, const search_space *space, const sn_options *recipe, sn_choice_kind most, uint64_t budget,
                       search *s) {
-    bool found, valid;
-    sn_probe probe = {0};
-    if (sn_probe_cached((int)sn_options_int(recipe, "threads"), &probe, &found) != SN_OK || !found)
-        probe = (sn_probe){.f32_flops = 1e11, .read_bytes = 2e10};
+    bool valid;
     for (int kind = SN_CHOICE_EXACT; kind <= (int)most && !s->n_fits; kind++)
         for (candidate c = {.divide = 1}; advance(space, &c);) { /* the first point is the recipe as it is */
             if (!worth_planning(space, recipe, &c) || (int)c.kind != kind) continue;
-            SN_TRY(measure(model, space, recipe, &probe, &c, &valid));
+            SN_TRY(measure(model, space, recipe, &c, &valid));
             if (valid) keep(s, &c, budget);
         }
     return SN_OK;

@@ -13,4 +13,7 @@
  * fit. On failure *session is closed. */
 sn_status sn_fit_training(sn_model *model, const sn_options *recipe, sn_session *session, sn_options **chosen);
 
+/* Appends "--key value" (of a switch that is on, "--key") to a text of `size` bytes; what does not fit is cut off. */
+void sn_note_option(char *text, size_t size, const char *key, const char *value);
+
 #endif

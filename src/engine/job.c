@@ -5,22 +5,24 @@
 
 static const sn_option training_options[] = {
     {.key = "full", .kind = SN_OPTION_FLAG, .help = "train every weight (the default without adapters)"},
-    {.key = "per_device_train_batch_size", .aliases = "micro_batch_size,b", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "rows of a micro-batch"},
+    {.key = "per_device_train_batch_size", .aliases = "micro_batch_size,b", .deepspeed = "train_micro_batch_size_per_gpu", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "rows of a micro-batch"},
+    {.key = "train_batch_size", .deepspeed = "train_batch_size", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .has_least = true, .help = "rows of a whole step over all ranks: changes nothing, is checked; 0: whatever the others make"},
     {.key = "cutoff_len", .aliases = "max_seq_length,max_length", .kind = SN_OPTION_INT, .default_text = "512", .metavar = "N", .help = "tokens of a row"},
     {.key = "packing", .kind = SN_OPTION_FLAG, .help = "several samples a row, unseen by each other"},
-    {.key = "max_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "optimizer steps; 0: as num_train_epochs says"},
+    {.key = "max_steps", .deepspeed = "scheduler.params.total_num_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "optimizer steps; 0: as num_train_epochs says"},
     {.key = "num_train_epochs", .aliases = "epochs", .kind = SN_OPTION_FLOAT, .default_text = "3", .metavar = "N", .help = "passes over the data"},
-    {.key = "seed", .kind = SN_OPTION_INT, .default_text = "42", .metavar = "N", .help = "of initialisation, shuffling, dropout, rounding"},
+    {.key = "seed", .deepspeed = "seed", .kind = SN_OPTION_INT, .default_text = "42", .metavar = "N", .help = "of initialisation, shuffling, dropout, rounding"},
     {.key = "shuffle", .kind = SN_OPTION_SWITCH, .default_text = "on", .help = "a new order of rows each epoch"},
     {.key = "train_on", .kind = SN_OPTION_CHOICE, .choices = "assistant,all", .default_text = "assistant", .help = "which tokens of a chat carry loss"},
     {.key = "eval_fraction", .aliases = "val_size", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "R", .help = "share of rows held back for evaluation"},
     {.key = "eval_data", .aliases = "eval_dataset", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "evaluation rows from a file of their own"},
     {.key = "eval_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "evaluate every N steps; 0: at the end"},
-    {.key = "logging_steps", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "report every N steps"},
+    {.key = "logging_steps", .deepspeed = "steps_per_print", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "report every N steps"},
     {.key = "save_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "checkpoint every N steps; 0: at the end"},
     {.key = "save_total_limit", .kind = SN_OPTION_INT, .default_text = "2", .metavar = "N", .help = "checkpoints to keep"},
     {.key = "resume", .aliases = "resume_from_checkpoint", .kind = SN_OPTION_FLAG, .help = "go on from the newest whole checkpoint in --out"},
     {.key = "adapter", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "start from a PEFT adapter"},
+    {.key = "deepspeed", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "DeepSpeed's JSON config: its keys as options"},
     {.key = "gguf", .kind = SN_OPTION_FLAG, .help = "write the result as GGUF too"}};
 const sn_option_group sn_training_options = SN_OPTION_GROUP("Training", training_options);
 
@@ -41,6 +43,7 @@ const sn_option_group *const *sn_recipe_groups(size_t *count) {
     size_t n = 0;
     groups[n++] = &sn_training_options;
     groups[n++] = &sn_machine_options;
+    groups[n++] = &sn_cluster_options;
     groups[n++] = &sn_generation_options;
     groups[n++] = &sn_evaluation_options;
     groups[n++] = &sn_schedule_options;

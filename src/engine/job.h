@@ -8,10 +8,17 @@
 /* A recipe with every option of the passes and of the engine's tasks. */
 sn_status sn_recipe_new(sn_options **out);
 
+/* Reads DeepSpeed's JSON config into a recipe, below its YAML recipe in rank. An unknown key is SN_ERR_USAGE with its place; a warning
+ * says where DeepSpeed does something else under the same name. */
+sn_status sn_recipe_read_deepspeed(sn_options *recipe, const char *path);
+
+/* SN_ERR_USAGE when train_batch_size is given and is not rows x micro-batches x ranks. */
+sn_status sn_recipe_check_batch(const sn_options *recipe, int ranks);
+
 /* The tables that such a recipe has; *count of them. */
 const sn_option_group *const *sn_recipe_groups(size_t *count);
 
-extern const sn_option_group sn_training_options, sn_machine_options, sn_generation_options, sn_evaluation_options, sn_schedule_options;
+extern const sn_option_group sn_training_options, sn_machine_options, sn_generation_options, sn_evaluation_options, sn_schedule_options, sn_cluster_options;
 
 /* Programs step (forward_backward, forward_backward_next and update when gradients accumulate) and evaluate. `tokens` is of
  * one micro-batch over all ranks; `evaluate` says whether the job evaluates too. */

@@ -7,6 +7,34 @@
 #include "base/bytes.h"
 #include "base/system.h"
 #include "engine/peft.h"
+#include "plan/cluster.h"
+
+static const sn_option cluster_options[] = {
+    {.key = "ranks", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks of a job that is only planned",
+     .has_least = true, .least = 1, .has_most = true, .most = 1024}, /* what the reductions take */
+    {.key = "nodes", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "machines over which they are spread", .has_least = true, .least = 1},
+    {.key = "device_shape", .often = true, .kind = SN_OPTION_CHOICE, .choices = "a100-40g,a100-80g,h100-80g,h200-141g,l40s-48g,rtx4090-24g",
+     .help = "device that the job is planned for: its memory is the budget, its rates give the time"}};
+const sn_option_group sn_cluster_options = SN_OPTION_GROUP("Cluster", cluster_options);
+
+sn_status sn_session_cluster(sn_session *s, const sn_options *recipe) {
+    int64_t planned = sn_options_int(recipe, "ranks"), nodes = sn_options_int(recipe, "nodes");
+    int *ranks = &s->cluster.mesh.size[SN_MESH_DP];
+    if (planned > 1 && *ranks > 1) return sn_fail(SN_ERR_USAGE, "ranks %lld and thread_ranks %d: one of them says how many there are", (long long)planned, *ranks);
+    if (planned > 1) *ranks = (int)planned;
+    if (*ranks % nodes) return sn_fail(SN_ERR_USAGE, "%d ranks cannot be spread evenly over %lld nodes", *ranks, (long long)nodes);
+    s->whole_cluster = planned > 1;
+    s->nodes = (int)nodes;
+    s->accelerator = sn_accelerator_find(sn_options_string(recipe, "device_shape"));
+    return SN_OK;
+}
+
+sn_status sn_session_refuse_planned(const sn_options *recipe) {
+    static const char *const keys[] = {"ranks", "nodes", "device_shape"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (sn_options_given(recipe, keys[i])) return sn_fail(SN_ERR_USAGE, "%s is of jobs that are only planned (snug plan)", keys[i]);
+    return SN_OK;
+}
 
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     int64_t threads = sn_options_int(recipe, "threads"), ranks = sn_options_int(recipe, "thread_ranks");
@@ -60,18 +88,25 @@ const void *sn_session_whole(const sn_session *s, sn_pid p) {
 
 sn_status sn_session_plan(sn_session *s) {
     sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_in_shards(s->job), .rank = s->rank, .reuse = true};
-    return sn_plan_make(s->job, &request, &s->plan);
+    return s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan);
 }
 
-uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
+static uint64_t budget_here(const sn_options *recipe, int ranks) {
     if (!sn_options_given(recipe, "memory")) return sn_memory_free() / (uint64_t)ranks;
     sn_budget b = sn_options_budget(recipe, "memory");
     return b.bare != UINT64_MAX ? b.bare : b.device != UINT64_MAX ? b.device : b.host;
 }
 
+uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
+    const sn_accelerator *a = sn_accelerator_find(sn_options_string(recipe, "device_shape"));
+    if (sn_options_given(recipe, "memory")) return budget_here(recipe, ranks);
+    if (a) return a->bytes;
+    return sn_options_int(recipe, "ranks") > 1 ? UINT64_MAX : budget_here(recipe, ranks);
+}
+
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
     const sn_bill *b = &s->plan->bill;
-    uint64_t budget = sn_budget_bytes(recipe, s->cluster.mesh.size[SN_MESH_DP]);
+    uint64_t budget = budget_here(recipe, s->cluster.mesh.size[SN_MESH_DP]);
     char need[24], have[24], missing[24], largest[24];
     if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
     return sn_fail(SN_ERR_BUDGET, "the plan needs %s (%llu bytes), the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",

@@ -5,6 +5,7 @@
 #include "engine/job.h"
 #include "engine/load.h"
 #include "engine/model.h"
+#include "plan/forecast.h"
 
 typedef struct sn_session {
     sn_model *model;
@@ -18,6 +19,9 @@ typedef struct sn_session {
     int rank;
     bool exports; /* writes a whole model at its end: see engine/reserved.c */
     uint64_t files; /* bytes of checkpoints and exports on disk */
+    const sn_accelerator *accelerator; /* that the recipe names; NULL: this machine */
+    bool whole_cluster;                /* planning takes all ranks */
+    int nodes;                         /* over which the ranks of a planned cluster are spread */
 } sn_session;
 
 /* Bytes of the device's transient arena in which exporting a whole model makes its tiles; part of the plan of every session
@@ -27,14 +31,20 @@ enum { SN_STAGING_BYTES = 4 << 20 };
 /* Device and mesh from the recipe (device, threads, thread_ranks). */
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe);
 
+/* After sn_session_machine, of a job that is only planned: ranks, nodes, device_shape. */
+sn_status sn_session_cluster(sn_session *s, const sn_options *recipe);
+
+/* SN_ERR_USAGE where the recipe has an option of planning alone. */
+sn_status sn_session_refuse_planned(const sn_options *recipe);
+
 /* Bytes that no plan owns in a process that works with this model; exports: it writes a whole model at its end. See engine/reserved.c. */
 uint64_t sn_reserved_bytes(const sn_model *m, bool exports);
 
-/* The bytes that a rank may take under the recipe: `memory` (device=, or a bare number), else what the cgroup and the
- * machine have free, divided by the ranks. */
+/* The bytes that a rank may take under the recipe: `memory` (device=, or a bare number), else the capacity of
+ * device_shape, else, of ranks that are only planned, no bound, else what the cgroup and the machine have free, divided by the ranks. */
 uint64_t sn_budget_bytes(const sn_options *recipe, int ranks);
 
-/* Plans s->job. */
+/* Plans s->job: rank s->rank, or with whole_cluster all of them (plan/cluster.h): s->plan is then the largest. */
 sn_status sn_session_plan(sn_session *s);
 
 /* Refuses a plan that is over the recipe's budget, with the bytes missing and what is live at the peak. */

@@ -1,6 +1,6 @@
 /* Published configurations of well-known models, for planning without their files. Sources: their config.json on the
  * Hugging Face Hub; zero-7.5b is the 7.5-billion-parameter model of the ZeRO paper's Figure 1 (arXiv 1910.02054), here as
- * a GPT-2 shape of that size. */
+ * a GPT-2 shape of 7,459,729,408 parameters. */
 #include <string.h>
 
 #include "engine/model.h"

@@ -194,6 +194,7 @@ static sn_status finish(sn_training *t) {
 
 static sn_status run_training(sn_training *t, const char *data) {
     double started = sn_now();
+    SN_TRY(sn_session_refuse_planned(t->recipe));
     const char *adapter = sn_options_string(t->recipe, "adapter");
     if (adapter && *adapter) {
         SN_TRY(sn_adapter_recipe(adapter, t->recipe, &t->own_recipe));

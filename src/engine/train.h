@@ -32,4 +32,10 @@ sn_status sn_train(sn_model *model, const sn_options *recipe, const char *data, 
 /* Plans what sn_train would run, without data. */
 sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s);
 
+/* Rates for estimates: the recipe's device_shape, else what `snug probe` measured here; false: neither is known and they are guesses. */
+bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates);
+
+/* Estimates a step of a planned job. */
+void sn_train_forecast(const sn_session *s, const sn_options *recipe, const sn_rates *rates, sn_forecast *f);
+
 #endif

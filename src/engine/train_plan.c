@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/checkpoint.h"
+#include "engine/probe.h"
 #include "engine/train.h"
 
 static bool wants_evaluation(const sn_options *r) {
@@ -31,16 +32,38 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
     int64_t rows = sn_options_int(recipe, "per_device_train_batch_size"), cutoff = sn_options_int(recipe, "cutoff_len"), tokens;
     *s = (sn_session){.model = model};
     SN_TRY(sn_session_machine(s, recipe));
+    SN_TRY(sn_session_cluster(s, recipe));
     if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
         return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
     if (cutoff > model->config->max_position && model->config->max_position > 0)
         sn_warn("cutoff_len %lld is longer than the model's %lld positions", (long long)cutoff, (long long)model->config->max_position);
+    SN_TRY(sn_recipe_check_batch(recipe, s->cluster.mesh.size[SN_MESH_DP]));
     sn_training_shape shape = {.tokens = tokens, .evaluate = wants_evaluation(recipe)};
     sn_parameters parameters = sn_model_parameters(model);
     SN_TRY(sn_job_for_training(model->config, parameters.find ? &parameters : NULL, &shape, recipe, &s->cluster, stop_after, &s->job));
     s->exports = !sn_job_trains_adapters(s->job) || sn_options_bool(recipe, "gguf");
     s->files = file_bytes(s->job, recipe);
     return SN_OK;
+}
+
+void sn_train_forecast(const sn_session *s, const sn_options *recipe, const sn_rates *rates, sn_forecast *f) {
+    int64_t steps = sn_options_int(recipe, "gradient_accumulation_steps");
+    int64_t tokens = steps * sn_options_int(recipe, "per_device_train_batch_size") * sn_options_int(recipe, "cutoff_len");
+    *f = (sn_forecast){.accelerator = s->accelerator, .ranks = s->cluster.mesh.size[SN_MESH_DP], .nodes = s->nodes};
+    sn_plan_forecast(s->plan, rates, steps, tokens, f);
+}
+
+bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates) {
+    bool found = true;
+    sn_probe probe = {0};
+    if (s->accelerator) {
+        *rates = sn_accelerator_rates(s->accelerator, s->nodes);
+        return true;
+    }
+    if (sn_probe_cached((int)sn_options_int(recipe, "threads"), &probe, &found) != SN_OK || !found)
+        probe = (sn_probe){.f32_flops = 1e11, .read_bytes = 2e10};
+    *rates = (sn_rates){.f32_flops = probe.f32_flops, .bf16_flops = probe.bf16_flops, .bytes_per_s = probe.read_bytes};
+    return found;
 }
 
 sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s) {

@@ -11,7 +11,7 @@
 #include "io/options_store.h"
 
 const char *sn_provenance_name(sn_provenance p) {
-    static const char *const names[] = {"default", "recipe", "environment", "command line"};
+    static const char *const names[] = {"default", "DeepSpeed config", "recipe", "environment", "command line"};
     return names[p];
 }
 

@@ -8,7 +8,7 @@
  *
  * The flag is the key with dashes: --max-grad-norm.
  * Tables belong to the file that uses the options (a pass, the engine, a verb). A store holds the values of several tables.
- * A value comes from, in rising precedence: the table's default, a YAML recipe, the environment (SNUG_MAX_GRAD_NORM), the
+ * A value comes from, in rising precedence: the table's default, a DeepSpeed config, a YAML recipe, the environment (SNUG_MAX_GRAD_NORM), the
  * command line. The order of reading does not matter: what ranks lower never replaces what ranks higher. */
 #ifndef SN_IO_OPTIONS_H
 #define SN_IO_OPTIONS_H
@@ -44,6 +44,9 @@ typedef struct sn_option {
     const char *also;    /* CHOICE: "cos=cosine": names that others use for some of them; may be NULL */
     double least, most;  /* INT and FLOAT: allowed range, where has_* says so */
     bool has_least, has_most;
+    const char *deepspeed; /* where DeepSpeed's JSON says the same, comma-separated: "zero_optimization.stage". An item of an array is
+                              named by its index. "bf16.enabled=bf16": a switch that stands for a value; "optimizer.type:Adam=adamw": a
+                              word of DeepSpeed's and what it is here. NULL: nowhere */
     bool hidden; /* not in the help */
     bool often;  /* one that most users of its table want to see: short helps show it */
 } sn_option;
@@ -55,8 +58,8 @@ typedef struct sn_option_group {
 } sn_option_group;
 #define SN_OPTION_GROUP(title, table) {title, table, sizeof(table) / sizeof *(table)}
 
-typedef enum sn_provenance { SN_FROM_DEFAULT, SN_FROM_RECIPE, SN_FROM_ENVIRONMENT, SN_FROM_COMMAND_LINE } sn_provenance;
-const char *sn_provenance_name(sn_provenance p); /* "default", "recipe", "environment", "command line" */
+typedef enum sn_provenance { SN_FROM_DEFAULT, SN_FROM_DEEPSPEED, SN_FROM_RECIPE, SN_FROM_ENVIRONMENT, SN_FROM_COMMAND_LINE } sn_provenance;
+const char *sn_provenance_name(sn_provenance p); /* "default", "DeepSpeed config", "recipe", ... */
 
 /* UINT64_MAX: not said. */
 typedef struct sn_budget {
@@ -85,6 +88,12 @@ sn_status sn_options_read_environment(sn_options *o);
 /* A YAML recipe: one mapping of keys to values. Errors start with file:line:column. */
 sn_status sn_options_read_recipe(sn_options *o, const char *path);
 sn_status sn_options_read_recipe_text(sn_options *o, const char *name, const char *text, size_t n);
+
+/* DeepSpeed's JSON config, by the options' `deepspeed` paths. "auto" leaves an option as it is. hints: paths that are read and have no
+ * effect, comma-separated ("a.b"; "a.c:none": only with this word). SN_ERR_FORMAT: no JSON; SN_ERR_USAGE: a key that is in no table, named
+ * with its place. */
+sn_status sn_options_read_deepspeed(sn_options *o, const char *path, const char *const *hints, size_t n_hints);
+sn_status sn_options_read_deepspeed_text(sn_options *o, const char *name, const char *text, size_t n, const char *const *hints, size_t n_hints);
 
 /* One value. `where` stands before messages ("--seed"). */
 sn_status sn_options_set(sn_options *o, const char *key, const char *text, sn_provenance from, const char *where);

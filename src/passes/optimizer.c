@@ -9,18 +9,20 @@
 #include "passes/optimizer.h"
 
 static const sn_option options[] = {
-    {.key = "optimizer", .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,sgd",
+    {.key = "optimizer",
+     .deepspeed = "optimizer.type:AdamW=adamw,optimizer.type:Adam=adamw,optimizer.type:Lion=lion,optimizer.type:SGD=sgd",
+     .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,sgd",
      .also = "adamw_torch=adamw,adamw_torch_fused=adamw,adamw_bnb_8bit=adamw_8bit,lion_32bit=lion",
      .default_text = "adamw", .help = "update rule"},
-    {.key = "adam_beta1", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment (adamw, adamw_8bit, lion)"},
-    {.key = "adam_beta2", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment; of lion, of its moment"},
-    {.key = "adam_epsilon", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
-    {.key = "weight_decay", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
+    {.key = "adam_beta1", .deepspeed = "optimizer.params.betas.0", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment (adamw, adamw_8bit, lion)"},
+    {.key = "adam_beta2", .deepspeed = "optimizer.params.betas.1", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment; of lion, of its moment"},
+    {.key = "adam_epsilon", .deepspeed = "optimizer.params.eps", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
+    {.key = "weight_decay", .deepspeed = "optimizer.params.weight_decay", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
     {.key = "muon_momentum", .kind = SN_OPTION_FLOAT, .default_text = "0.95", .help = "of muon"},
     {.key = "muon_adjust_lr", .kind = SN_OPTION_CHOICE, .choices = "original,match_rms_adamw", .default_text = "original",
      .help = "learning rate of a matrix: times max(1, rows / columns)^0.5, or 0.2 max(rows, columns)^0.5, which fits a rate for adamw"},
-    {.key = "momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
-    {.key = "max_grad_norm", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
+    {.key = "momentum", .deepspeed = "optimizer.params.momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
+    {.key = "max_grad_norm", .deepspeed = "gradient_clipping", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
     {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};
 
 sn_pid sn_update_state_of(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form, sn_shape shape) {
@@ -145,12 +147,17 @@ static bool offers(const sn_options *recipe, const sn_choice *choice) {
     return !is_optimizer(recipe, "adamw_8bit") && !is_optimizer(recipe, "adafactor");
 }
 
+/* DeepSpeed's Adam decays as AdamW unless it is told otherwise. */
+static const char hints[] = "optimizer.params.adam_w_mode:true,optimizer.params.torch_adam,optimizer.params.bias_correction:true,"
+                            "optimizer.params.amsgrad:false,optimizer.params.nesterov:false,optimizer.params.dampening:0";
+
 static const sn_choice choices[] = {{"moment_dtype", "bf16", SN_CHOICE_LOSSY}, {"optimizer", "adamw_8bit", SN_CHOICE_LOSSY}};
 
 const sn_pass sn_pass_optimizer = {.name = "optimizer",
                                    .saves = "gradient norm, clipping, the update; rules with smaller states",
                                    .run = run,
                                    .options = SN_OPTION_GROUP("Optimizer", options),
+                                   .deepspeed_hints = hints,
                                    SN_PASS_CHOICES(choices),
                                    .offers = offers,
                                    SN_PASS_CONFLICTS(conflicts)};

@@ -6,7 +6,7 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "zero_stage", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "0|1|2|3",
+    {.key = "zero_stage", .deepspeed = "zero_optimization.stage", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "0|1|2|3",
      .help = "split over ranks: 1 optimizer states, 2 gradients too, 3 weights too"}};
 
 enum { UNIT = SN_SUM_SQUARES_UNIT };
@@ -51,10 +51,21 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     return SN_OK;
 }
 
+/* Buckets, prefetch, how long gathered weights stay: the plan's matter here. */
+static const char hints[] =
+    "zero_optimization.overlap_comm,zero_optimization.contiguous_gradients,zero_optimization.reduce_scatter,"
+    "zero_optimization.reduce_bucket_size,zero_optimization.allgather_partitions,zero_optimization.allgather_bucket_size,"
+    "zero_optimization.round_robin_gradients,zero_optimization.sub_group_size,zero_optimization.stage3_prefetch_bucket_size,"
+    "zero_optimization.stage3_param_persistence_threshold,zero_optimization.stage3_max_live_parameters,"
+    "zero_optimization.stage3_max_reuse_distance,zero_optimization.stage3_gather_16bit_weights_on_model_save,"
+    "zero_optimization.offload_optimizer.device:none,zero_optimization.offload_optimizer.pin_memory,"
+    "zero_optimization.offload_param.device:none,zero_optimization.offload_param.pin_memory";
+
 static const sn_choice choices[] = {{"zero_stage", "1", SN_CHOICE_EXACT}, {"zero_stage", "2", SN_CHOICE_EXACT}, {"zero_stage", "3", SN_CHOICE_EXACT}};
 
 const sn_pass sn_pass_zero = {.name = "zero",
                               .saves = "optimizer states, gradients, weights in shards over the data-parallel ranks",
                               .run = run,
                               .options = SN_OPTION_GROUP("ZeRO", options),
+                              .deepspeed_hints = hints,
                               SN_PASS_CHOICES(choices)};

@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/str.h"
-#include "plan/plan.h"
+#include "plan/forecast.h"
 
 static sn_status peak_of(const sn_planned *p, sn_tier tier, uint32_t *at, uint64_t *bytes) {
     *at = 0;
@@ -91,8 +91,21 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
     return SN_OK;
 }
 
+/* What each class holds between uses, wherever the plan puts it. */
+static sn_status fill_at_rest(sn_plan *plan, const sn_job *job) {
+    for (size_t i = 0; i < plan->n_persistent; i++) {
+        const sn_persistent *e = &job->persistent[i];
+        size_t bytes;
+        if (!sn_shape_bytes(&plan->persistent[i].shape, e->rest.form, &bytes))
+            return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
+        plan->bill.at_rest[e->class_of] += bytes;
+    }
+    return SN_OK;
+}
+
 sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request) {
     for (int t = 0; t < SN_TIER_COUNT; t++) SN_TRY(fill_tier(plan, job, (sn_tier)t, t == SN_TIER_DEVICE ? request->staging : 0));
+    SN_TRY(fill_at_rest(plan, job));
     plan->bill.files = request->files;
     plan->bill.by_tier[SN_TIER_DISK] += request->files;
     size_t tables = sn_job_bytes(job) + plan->n_persistent * sizeof *plan->persistent; /* graphs and programs themselves */
@@ -104,7 +117,29 @@ sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_requ
     return SN_OK;
 }
 
-void sn_bill_print(const sn_plan *plan, sn_str *out) {
+static void print_cluster(const sn_plan *plan, sn_str *out) {
+    if (plan->ranks <= 1) return;
+    sn_str_printf(out, "rank %d, the largest of %d; ", plan->rank, plan->ranks);
+    if (plan->ranks_planned == 1) sn_str_add(out, "identical ranks were planned once");
+    else sn_str_printf(out, "%d of them differ and were planned, the others are like one of these", plan->ranks_planned);
+    sn_str_add(out, "; the collectives of all agree\n");
+}
+
+static void print_forecast(const sn_forecast *f, sn_str *out) {
+    if (!f) return;
+    double seconds = f->compute_seconds + f->communication_seconds;
+    sn_str_printf(out, "estimated: %.3g s a step (%.3g s compute, %.3g s communication), %.0f tokens/s a rank", seconds, f->compute_seconds,
+                  f->communication_seconds, f->tokens_per_s);
+    if (f->ranks > 1) sn_str_printf(out, ", %.0f in all", f->tokens_per_s * f->ranks);
+    if (!f->accelerator) {
+        sn_str_add(out, "\n");
+        return;
+    }
+    sn_str_printf(out, "\n  at peak rates of %s on %d node%s, nothing overlapped; planned with CPU kernels' scratch\n  rates: %s\n", f->accelerator->name,
+                  f->nodes, f->nodes == 1 ? "" : "s", f->accelerator->source);
+}
+
+void sn_bill_print(const sn_plan *plan, const sn_forecast *forecast, sn_str *out) {
     const sn_bill *b = &plan->bill;
     char x[24], y[24];
     sn_str_printf(out, "%-16s %16s %16s%17s\n", "", "device", "host", b->by_tier[SN_TIER_DISK] ? "disk" : "");
@@ -116,12 +151,25 @@ void sn_bill_print(const sn_plan *plan, sn_str *out) {
     sn_str_printf(out, "%-16s %16s %16s\n", "reserved", "", sn_bytes_text(b->reserved, y));
     if (b->files) sn_str_printf(out, "%-16s %16s %16s %16s\n", "files", "", "", sn_bytes_text(b->files, y));
     sn_str_printf(out, "total %s = %llu bytes; the peak is in %s at %s\n", sn_bytes_text(b->total, x), (unsigned long long)b->total, b->peak_program, b->peak_op);
+    print_cluster(plan, out);
+    print_forecast(forecast, out);
     sn_str_add(out, "largest at the peak:\n");
     for (int i = 0; i < b->n_largest; i++)
         sn_str_printf(out, "  %12s  %-13s %s\n", sn_bytes_text(b->largest[i].bytes, x), sn_class_name(b->largest[i].class_of), b->largest[i].name);
 }
 
-void sn_bill_json(const sn_plan *plan, sn_str *out) {
+static void json_forecast(const sn_forecast *f, sn_str *out) {
+    if (!f) return;
+    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"sent_bytes\": %.0f, \"tokens_per_s\": %.6g",
+                  f->compute_seconds + f->communication_seconds, f->compute_seconds, f->communication_seconds, f->sent_bytes, f->tokens_per_s);
+    if (f->accelerator) {
+        sn_str_printf(out, ", \"device_shape\": \"%s\", \"nodes\": %d, \"kernels\": \"cpu\", \"source\": ", f->accelerator->name, f->nodes);
+        sn_str_json(out, f->accelerator->source, strlen(f->accelerator->source));
+    }
+    sn_str_add(out, "}");
+}
+
+void sn_bill_json(const sn_plan *plan, const sn_forecast *forecast, sn_str *out) {
     const sn_bill *b = &plan->bill;
     sn_str_printf(out, "{\"total_bytes\": %llu, \"reserved_bytes\": %llu, \"peak_op\": ", (unsigned long long)b->total, (unsigned long long)b->reserved);
     sn_str_json(out, b->peak_op, strlen(b->peak_op));
@@ -130,11 +178,17 @@ void sn_bill_json(const sn_plan *plan, sn_str *out) {
     sn_str_add(out, ", \"by_tier\": {");
     for (int t = 0; t < SN_TIER_COUNT; t++)
         sn_str_printf(out, "%s\"%s\": %llu", t ? ", " : "", sn_tier_name((sn_tier)t), (unsigned long long)b->by_tier[t]);
+    sn_str_add(out, "}, \"at_rest\": {");
+    for (int c = 0; c < SN_CLASS_COMMUNICATION; c++)
+        sn_str_printf(out, "%s\"%s\": %llu", c ? ", " : "", sn_class_name((sn_class)c), (unsigned long long)b->at_rest[c]);
     sn_str_add(out, "}, \"by_class\": {");
     for (int c = 0; c < SN_CLASS_COUNT; c++)
         sn_str_printf(out, "%s\"%s\": %llu", c ? ", " : "", sn_class_name((sn_class)c),
                       (unsigned long long)(b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c]));
-    sn_str_add(out, "}, \"largest\": [");
+    sn_str_add(out, "}");
+    if (plan->ranks > 1) sn_str_printf(out, ", \"ranks\": %d, \"ranks_planned\": %d, \"rank\": %d", plan->ranks, plan->ranks_planned, plan->rank);
+    json_forecast(forecast, out);
+    sn_str_add(out, ", \"largest\": [");
     for (int i = 0; i < b->n_largest; i++) {
         sn_str_add(out, i ? ", {\"name\": " : "{\"name\": ");
         sn_str_json(out, b->largest[i].name, strlen(b->largest[i].name));

@@ -442,14 +442,3 @@ void sn_plan_free(sn_plan *plan) {
     sn_pool_free(&plan->pool);
     sn_free(plan);
 }
-
-double sn_plan_seconds(const sn_program *p, double f32_flops_per_s, double bf16_flops_per_s, double bytes_per_s) {
-    double seconds = 0;
-    for (uint32_t k = 0; k < p->count; k++) {
-        const sn_instr *i = &p->instrs[k];
-        bool bf16 = bf16_flops_per_s > 0 && i->n_in > 1 && i->in[0].dtype == SN_BF16 && i->in[1].dtype == SN_BF16;
-        double compute = i->flops / (bf16 ? bf16_flops_per_s : f32_flops_per_s), traffic = i->bytes / bytes_per_s;
-        seconds += compute > traffic ? compute : traffic;
-    }
-    return seconds;
-}

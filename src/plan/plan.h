@@ -23,6 +23,7 @@ typedef struct sn_bill {
     uint64_t reserved, total; /* total = device + host + reserved */
     uint64_t files;           /* of by_tier[disk]: checkpoints and exports */
     uint64_t bound;           /* device tier: persistent + the largest sum of live bytes */
+    uint64_t at_rest[SN_CLASS_COUNT]; /* persistent values, those that live inside one program too */
     const char *peak_program, *peak_op; /* where the device tier peaks */
     struct {
         const char *name;
@@ -82,6 +83,7 @@ typedef struct sn_plan {
     sn_bill bill;
     sn_device_shape device;
     int rank;
+    int ranks, ranks_planned; /* of sn_plan_cluster: compared with one another; planned really, the others are like one of these */
 } sn_plan;
 
 typedef struct sn_plan_request {
@@ -101,17 +103,15 @@ void sn_plan_free(sn_plan *plan);
  * (may be NULL) is the logical index of its first element, 0 of anything else. */
 sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first);
 
-/* Estimated seconds of one run of a program from its costs. flops and bytes a second as `probe` measured them; bf16's count
- * where an instruction multiplies bf16 by bf16, 0: this machine has no such unit. */
-double sn_plan_seconds(const sn_program *p, double f32_flops_per_s, double bf16_flops_per_s, double bytes_per_s);
 
 /* Text of a program, one instruction a line. */
 struct sn_str;
 void sn_program_print(const sn_program *p, struct sn_str *out);
 
-/* The bill as a table / as JSON / as one HTML page that draws memory over the programs. */
-void sn_bill_print(const sn_plan *plan, struct sn_str *out);
-void sn_bill_json(const sn_plan *plan, struct sn_str *out);
+/* The bill as a table / as JSON / as one HTML page that draws memory over the programs. forecast: NULL: none was made. */
+struct sn_forecast;
+void sn_bill_print(const sn_plan *plan, const struct sn_forecast *forecast, struct sn_str *out);
+void sn_bill_json(const sn_plan *plan, const struct sn_forecast *forecast, struct sn_str *out);
 void sn_plan_html(const sn_plan *plan, const sn_job *job, struct sn_str *out);
 
 /* Internal to plan/: sets waits and signals of a program from the bytes its instructions touch; fills the bill. */

@@ -101,6 +101,31 @@ for model in "$golden/tiny" "$golden/tiny.gguf" "$golden/tiny/config.json" llama
   sum=0; for class in weights gradients optimizer activations kv_cache communication staging workspace gap; do sum=$((sum + $(number $class))); done
   equal "$sum" "$(( $(number device) + $(number host) ))" "$last: the classes' sum"
 done
+# ---- clusters that nobody has ----
+run 0 plan zero-7.5b --full --precision bf16 --ranks 64 --zero-stage 3 --json
+[ "$(number ranks)" = 64 ] && says '"rank": 0' || fail "$last: ranks"
+awk -v r="$(sed 's/.*"at_rest": {\([^}]*\)}.*/\1/' "$out" | grep -oE '"(weights|gradients|optimizer)": [0-9]+' | awk '{ s += $2 } END { printf "%.0f", s }')" \
+  'BEGIN { exit !(r > 1.862e9 && r < 1.938e9) }' || fail "$last: a rank's states"
+run 0 plan llama-3-8b --full --precision bf16 --ranks 64 --zero-stage 3 --nodes 8 --device-shape h100-80g
+says 'the largest of 64'; says 'the collectives of all agree'; says 'tokens/s a rank'; says "planned with CPU kernels' scratch"
+run 1 plan llama-3-8b --full --precision bf16 --ranks 64 --device-shape rtx4090-24g; warns 'missing'; one_line_error
+run 2 plan llama-3-8b --ranks 64 --nodes 7; warns '7 nodes'; one_line_error
+run 2 plan llama-3-8b --ranks 1025; warns '1024'; one_line_error
+run 2 plan llama-3-8b --device-shape b1000; warns 'h100-80g'; one_line_error
+run 2 plan gpt2 --for generate --ranks 2; warns 'one rank'; one_line_error
+run 2 train gpt2 --data x --out "$work/none" --ranks 2; warns 'train has no option --ranks'; one_line_error
+printf 'ranks: 2\n' >"$work/ranks.yaml"
+run 2 train gpt2 --data x --out "$work/none" --recipe "$work/ranks.yaml"; warns 'only planned'; one_line_error
+run 0 plan gpt2 --compare; says 'as it is'; says 'recompute all'; says 'lossy'
+run 0 plan gpt2 --compare --json; says '"rows": [{"pass": null'
+run 2 plan gpt2 --compare --for generate; one_line_error
+printf '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto"}' >"$work/ds.json"
+run 0 plan zero-7.5b --ranks 64 --deepspeed "$work/ds.json" --json; same=$(number total_bytes)
+run 0 plan zero-7.5b --ranks 64 --zero-stage 3 --precision bf16 --json
+[ "$(number total_bytes)" = "$same" ] || fail "$last: another plan than by DeepSpeed's config"
+printf '{"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}' >"$work/ds.json"
+run 2 plan gpt2 --deepspeed "$work/ds.json"; warns 'zero_optimization.offload_optimizer.device'; one_line_error
+
 run 0 plan "$golden/tiny"; says 'the peak is in'
 run 0 plan llama-3-8b --for generate --ctx-size 512; says 'kv_cache'
 run 1 plan llama-3-8b --memory 8GiB; says 'total'; warns 'missing'; one_line_error

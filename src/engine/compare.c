@@ -1,0 +1,114 @@
+#include "engine/compare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/mem.h"
+#include "engine/fit.h"
+#include "engine/train.h"
+
+static const char *const kinds[] = {[SN_CHOICE_EXACT] = "exact", [SN_CHOICE_REORDERED] = "reordered", [SN_CHOICE_LOSSY] = "lossy"};
+
+static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared *row, bool *measured) {
+    sn_session s = {0};
+    sn_rates rates;
+    sn_forecast f;
+    sn_status status = sn_train_plan(model, recipe, NULL, &s);
+    if (status == SN_ERR_NO_MEMORY || (status != SN_OK && !row->pass)) return status;
+    if (status != SN_OK) {
+        snprintf(row->reason, sizeof row->reason, "%s", sn_error_text());
+        return SN_OK;
+    }
+    const sn_bill *b = &s.plan->bill;
+    *measured = sn_train_rates(&s, recipe, &rates);
+    sn_train_forecast(&s, recipe, &rates, &f);
+    memcpy(row->by_tier, b->by_tier, sizeof row->by_tier);
+    row->total = b->total;
+    row->rank = s.plan->rank;
+    row->seconds = f.compute_seconds + f.communication_seconds;
+    sn_session_close(&s);
+    return SN_OK;
+}
+
+static sn_status add_choice(sn_model *model, const sn_options *recipe, const sn_pass *pass, const sn_choice *choice, sn_comparison *c) {
+    sn_compared *row = &c->rows[c->n++];
+    sn_options *changed;
+    row->pass = pass->name;
+    row->kind = choice->kind;
+    sn_note_option(row->change, sizeof row->change, choice->key, choice->value);
+    SN_TRY(sn_options_copy(recipe, &changed));
+    sn_status s = sn_options_set(changed, choice->key, choice->value, SN_FROM_COMMAND_LINE, "compare");
+    if (s == SN_OK) s = measure(model, changed, row, &c->measured);
+    sn_options_close(changed);
+    return s;
+}
+
+sn_status sn_compare_training(sn_model *model, const sn_options *recipe, sn_comparison *out) {
+    size_t most = 1;
+    bool stated = sn_options_given(recipe, "memory") || sn_options_given(recipe, "device_shape");
+    for (size_t i = 0; i < sn_n_passes; i++) most += sn_passes[i]->n_choices;
+    *out =
+        (sn_comparison){.rows = sn_alloc_zero(most, sizeof *out->rows), .n = 1, .budget = stated ? sn_budget_bytes(recipe, 1) : UINT64_MAX};
+    if (!out->rows) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the comparison");
+    sn_status s = measure(model, recipe, &out->rows[0], &out->measured);
+    for (size_t i = 0; s == SN_OK && i < sn_n_passes; i++) {
+        const sn_pass *p = sn_passes[i];
+        if (p->decided && p->decided(recipe)) continue;
+        for (size_t k = 0; s == SN_OK && k < p->n_choices; k++)
+            if (!sn_options_is(recipe, p->choices[k].key, p->choices[k].value)) s = add_choice(model, recipe, p, &p->choices[k], out);
+    }
+    if (s != SN_OK) sn_comparison_free(out);
+    return s;
+}
+
+void sn_comparison_free(sn_comparison *c) {
+    sn_free(c->rows);
+    *c = (sn_comparison){0};
+}
+
+void sn_comparison_print(const sn_comparison *c, sn_str *out) {
+    char device[24], host[24], disk[24], total[24];
+    sn_str_printf(out, "%-28s %-9s %12s %12s %12s %12s %12s\n", "", "", "device", "host", "disk", "total", "s a step");
+    for (size_t i = 0; i < c->n; i++) {
+        const sn_compared *r = &c->rows[i];
+        sn_str_printf(out, "%-28s %-9s ", r->pass ? r->change : "as it is", r->pass ? kinds[r->kind] : "");
+        if (*r->reason) {
+            sn_str_printf(out, "refused: %s\n", r->reason);
+            continue;
+        }
+        sn_str_printf(out, "%12s %12s %12s %12s %12.4g%s\n", sn_bytes_text(r->by_tier[SN_TIER_DEVICE], device),
+                      sn_bytes_text(r->by_tier[SN_TIER_HOST], host), sn_bytes_text(r->by_tier[SN_TIER_DISK], disk),
+                      sn_bytes_text(r->total, total), r->seconds, r->total > c->budget ? "  over" : "");
+    }
+    sn_str_printf(out, "seconds are estimated%s; total: device, host and reserved of the largest rank",
+                  c->measured ? "" : " from guessed rates (snug probe measures this machine, --device-shape names another)");
+    if (c->budget != UINT64_MAX) sn_str_printf(out, "; over: more than the budget, %s", sn_bytes_text(c->budget, total));
+    sn_str_add(out, "\n");
+}
+
+void sn_comparison_json(const sn_comparison *c, sn_str *out) {
+    sn_str_printf(out, "{\"rates_known\": %s, ", c->measured ? "true" : "false");
+    if (c->budget != UINT64_MAX) sn_str_printf(out, "\"budget_bytes\": %llu, ", (unsigned long long)c->budget);
+    sn_str_add(out, "\"rows\": [");
+    for (size_t i = 0; i < c->n; i++) {
+        const sn_compared *r = &c->rows[i];
+        sn_str_add(out, i ? ", {\"pass\": " : "{\"pass\": ");
+        if (r->pass) sn_str_json(out, r->pass, strlen(r->pass));
+        else sn_str_add(out, "null");
+        sn_str_add(out, ", \"change\": ");
+        sn_str_json(out, r->change, strlen(r->change));
+        sn_str_printf(out, ", \"kind\": \"%s\"", kinds[r->kind]);
+        if (*r->reason) {
+            sn_str_add(out, ", \"refused\": ");
+            sn_str_json(out, r->reason, strlen(r->reason));
+        } else {
+            for (int t = 0; t < SN_TIER_COUNT; t++)
+                sn_str_printf(out, ", \"%s_bytes\": %llu", sn_tier_name((sn_tier)t), (unsigned long long)r->by_tier[t]);
+            sn_str_printf(out, ", \"total_bytes\": %llu, \"rank\": %d, \"step_seconds\": %.6g, \"fits\": %s", (unsigned long long)r->total,
+                          r->rank, r->seconds, r->total <= c->budget ? "true" : "false");
+        }
+        sn_str_add(out, "}");
+    }
+    sn_str_add(out, "]}\n");
+}

@@ -1,0 +1,76 @@
+#include "plan/forecast.h"
+
+#include <string.h>
+
+/* Rates: NVIDIA's data sheets and white papers of the products, dense, without sparsity; links in one direction (half of what the sheets
+ * call total). Capacities: what the driver reports. Networks: of the named systems; a card without one has a 100 Gb/s adapter a node. */
+static const sn_accelerator accelerators[] = {
+    {"a100-40g", 40960ull << 20, 19.5e12, 312e12, 1.555e12, 300e9, 32e9, 200e9,
+     "NVIDIA A100 Tensor Core GPU data sheet (SXM4 40GB: NVLink 600 GB/s, PCIe 4.0 x16); DGX A100: 8 x 200 Gb/s InfiniBand"},
+    {"a100-80g", 81920ull << 20, 19.5e12, 312e12, 2.039e12, 300e9, 32e9, 200e9,
+     "NVIDIA A100 Tensor Core GPU data sheet (SXM4 80GB: NVLink 600 GB/s, PCIe 4.0 x16); DGX A100: 8 x 200 Gb/s InfiniBand"},
+    {"h100-80g", 81559ull << 20, 67e12, 989.4e12, 3.35e12, 450e9, 64e9, 400e9,
+     "NVIDIA H100 Tensor Core GPU data sheet (SXM5: NVLink 900 GB/s, PCIe 5.0 x16); DGX H100: 8 x 400 Gb/s InfiniBand"},
+    {"h200-141g", 143771ull << 20, 67e12, 989.4e12, 4.8e12, 450e9, 64e9, 400e9,
+     "NVIDIA H200 Tensor Core GPU data sheet (SXM: NVLink 900 GB/s, PCIe 5.0 x16); DGX H200: 8 x 400 Gb/s InfiniBand"},
+    {"l40s-48g", 46068ull << 20, 91.6e12, 362e12, 864e9, 32e9, 32e9, 12.5e9,
+     "NVIDIA L40S data sheet (PCIe 4.0 x16, no NVLink); network assumed: 100 Gb/s a node"},
+    {"rtx4090-24g", 24564ull << 20, 82.6e12, 165.2e12, 1.008e12, 32e9, 32e9, 12.5e9,
+     "NVIDIA Ada GPU architecture white paper (RTX 4090: PCIe 4.0 x16, no NVLink; bf16 with f32 sums); network assumed: 100 Gb/s a node"},
+};
+
+const sn_accelerator *sn_accelerator_find(const char *name) {
+    for (size_t i = 0; name && i < sizeof accelerators / sizeof accelerators[0]; i++)
+        if (!strcmp(accelerators[i].name, name)) return &accelerators[i];
+    return NULL;
+}
+
+sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes) {
+    sn_rates r = {.f32_flops = a->f32_flops, .bf16_flops = a->bf16_flops, .bytes_per_s = a->bytes_per_s, .ring = a->link, .host = a->host};
+    if (nodes > 1 && a->network < r.ring) r.ring = a->network; /* rings are laid through all adapters of a node at once */
+    return r;
+}
+
+/* Bytes that a rank sends for a collective: the whole value less its own shard. */
+static double ring_bytes(const sn_instr *in, int ranks) {
+    double most = 0;
+    for (int i = 0; i < in->n_in + in->n_out; i++) {
+        const sn_arg *a = i < in->n_in ? &in->in[i] : &in->out[i - in->n_in];
+        size_t bytes;
+        if (a->arena == SN_NO_ARENA || !sn_shape_bytes(&a->shape, a->dtype, &bytes)) continue;
+        if ((double)bytes > most) most = (double)bytes;
+    }
+    return ranks > 1 ? most * (ranks - 1) / ranks : 0;
+}
+
+sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, int ranks) {
+    sn_program_time t = {0};
+    for (uint32_t k = 0; k < p->count; k++) {
+        const sn_instr *i = &p->instrs[k];
+        if (i->queue == SN_QUEUE_COMM) {
+            double bytes = ring_bytes(i, ranks);
+            t.sent += bytes;
+            t.communication += rates->ring > 0 ? bytes / rates->ring : i->bytes / rates->bytes_per_s;
+            continue;
+        }
+        bool bf16 = rates->bf16_flops > 0 && i->n_in > 1 && i->in[0].dtype == SN_BF16 && i->in[1].dtype == SN_BF16;
+        double arithmetic = i->flops / (bf16 ? rates->bf16_flops : rates->f32_flops);
+        double traffic = i->bytes / (i->queue == SN_QUEUE_COPY && rates->host > 0 ? rates->host : rates->bytes_per_s);
+        t.compute += arithmetic > traffic ? arithmetic : traffic;
+    }
+    return t;
+}
+
+void sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f) {
+    f->compute_seconds = f->communication_seconds = f->sent_bytes = 0;
+    for (int k = 0; k < plan->n_programs; k++) {
+        sn_role role = plan->programs[k].role;
+        double times = role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE ? 1 : role == SN_ROLE_TRAIN_NEXT ? (double)(accumulation - 1) : 0;
+        sn_program_time t = sn_program_estimate(&plan->programs[k].program, rates, f->ranks);
+        f->compute_seconds += times * t.compute;
+        f->communication_seconds += times * t.communication;
+        f->sent_bytes += times * t.sent;
+    }
+    double sum = f->compute_seconds + f->communication_seconds;
+    f->tokens_per_s = sum > 0 ? (double)tokens / sum : 0;
+}

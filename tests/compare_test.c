@@ -1,0 +1,157 @@
+/* One job under each technique: every row is what planning with that choice gives. */
+#include <string.h>
+
+#include "engine/compare.h"
+#include "engine/fit.h"
+#include "engine/train.h"
+#include "support/tiny.h"
+
+static void set(sn_options *o, const char *key, const char *value) {
+    assert_ok(sn_options_set(o, key, value, SN_FROM_COMMAND_LINE, "test"));
+}
+
+static const sn_choice *choice_of(const sn_compared *row, const sn_pass **pass) {
+    for (size_t i = 0; i < sn_n_passes; i++)
+        for (size_t k = 0; k < sn_passes[i]->n_choices; k++) {
+            char text[64] = "";
+            sn_note_option(text, sizeof text, sn_passes[i]->choices[k].key, sn_passes[i]->choices[k].value);
+            *pass = sn_passes[i];
+            if (!strcmp(text, row->change)) return &sn_passes[i]->choices[k];
+        }
+    fail_msg("no pass has the choice %s", row->change);
+    return NULL;
+}
+
+static void check_row(sn_model *m, const char *options, const sn_compared *row) {
+    sn_options *o = tiny_recipe(options);
+    sn_session s;
+    sn_rates rates;
+    sn_forecast f;
+    if (row->pass) {
+        const sn_pass *pass = NULL;
+        const sn_choice *choice = choice_of(row, &pass);
+        assert_string_equal(pass->name, row->pass);
+        assert_int_equal(choice->kind, row->kind);
+        assert_false(sn_options_is(o, choice->key, choice->value));
+        set(o, choice->key, choice->value);
+    }
+    sn_status status = sn_train_plan(m, o, NULL, &s);
+    if (*row->reason) {
+        assert_int_not_equal(status, SN_OK);
+        assert_string_equal(row->reason, sn_error_text());
+    } else {
+        assert_ok(status);
+        assert_true(row->total == s.plan->bill.total && row->rank == s.plan->rank &&
+                    !memcmp(row->by_tier, s.plan->bill.by_tier, sizeof row->by_tier));
+        sn_train_rates(&s, o, &rates);
+        sn_train_forecast(&s, o, &rates, &f);
+        assert_true(row->seconds == f.compute_seconds + f.communication_seconds && row->seconds > 0);
+        sn_session_close(&s);
+    }
+    sn_options_close(o);
+}
+
+static size_t choices(void) {
+    size_t n = 0;
+    for (size_t i = 0; i < sn_n_passes; i++) n += sn_passes[i]->n_choices;
+    return n;
+}
+
+static void rows_are_plans(void **state) {
+    (void)state;
+    static const struct {
+        const char *options;
+        size_t fewer; /* choices made already, or of passes whose matter is decided */
+    } cases[] = {{"threads=1", 1},
+                 {"threads=1 ranks=3 zero_stage=2 precision=bf16 recompute=all device_shape=a100-80g nodes=3", 3},
+                 {"threads=1 lora=on recompute=every:2 memory=1GiB", 3}};
+    sn_model m;
+    assert_ok(sn_model_open("tests/golden/cli/tiny/config.json", &m));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sn_options *o = tiny_recipe(cases[i].options);
+        sn_comparison c;
+        assert_ok(sn_compare_training(&m, o, &c));
+        assert_null(c.rows[0].pass);
+        assert_int_equal(c.n, 1 + choices() - cases[i].fewer);
+        for (size_t k = 0; k < c.n; k++) check_row(&m, cases[i].options, &c.rows[k]);
+        if (i == 0) assert_true(c.budget == UINT64_MAX);
+        if (i == 1) assert_true(c.budget == 81920ull << 20 && c.measured);
+        if (i == 2) assert_true(c.budget == 1ull << 30);
+        sn_str text = {0}, json = {0};
+        sn_comparison_print(&c, &text);
+        sn_comparison_json(&c, &json);
+        size_t lines = 0;
+        for (const char *at = text.data; *at; at++) lines += *at == '\n';
+        assert_int_equal(lines, c.n + 2); /* heading, rows, remark */
+        assert_non_null(strstr(json.data, "\"change\": \"\", \"kind\": \"exact\", \"device_bytes\""));
+        assert_non_null(strstr(json.data, "\"step_seconds\""));
+        sn_str_free(&text);
+        sn_str_free(&json);
+        sn_comparison_free(&c);
+        sn_options_close(o);
+    }
+    sn_model_close(&m);
+}
+
+/* A job that cannot be planned is an error; a choice that cannot is a row with the reason. */
+static void refusals(void **state) {
+    (void)state;
+    sn_model m;
+    sn_comparison c;
+    assert_ok(sn_model_open("tests/golden/cli/tiny/config.json", &m));
+    sn_options *o = tiny_recipe("zero_stage=7");
+    assert_int_equal(sn_compare_training(&m, o, &c), SN_ERR_USAGE);
+    assert_null(c.rows);
+    sn_options_close(o);
+    sn_compared rows[2] = {{.total = 10}, {.pass = "p", .change = "--x \"y\"", .kind = SN_CHOICE_LOSSY, .reason = "no \"such\" kernel"}};
+    sn_comparison made = {.rows = rows, .n = 2, .budget = 9};
+    sn_str text = {0};
+    sn_comparison_print(&made, &text);
+    assert_non_null(strstr(text.data, "refused: no \"such\" kernel"));
+    assert_non_null(strstr(text.data, "  over\n"));
+    assert_non_null(strstr(text.data, "guessed"));
+    sn_str_clear(&text);
+    sn_comparison_json(&made, &text);
+    assert_non_null(strstr(text.data, "\"change\": \"--x \\\"y\\\"\", \"kind\": \"lossy\", \"refused\": \"no \\\"such\\\" kernel\"}"));
+    assert_non_null(strstr(text.data, "\"fits\": false"));
+    sn_str_free(&text);
+    sn_model_close(&m);
+}
+
+/* The estimate by hand: a product that its arithmetic bounds, one that memory bounds, a collective over each link. */
+static void the_roofline(void **state) {
+    (void)state;
+    const sn_accelerator *h100 = sn_accelerator_find("h100-80g"), *card = sn_accelerator_find("rtx4090-24g");
+    assert_true(h100 && card && !sn_accelerator_find("h100") && !sn_accelerator_find("") && !sn_accelerator_find(NULL));
+    assert_true(sn_accelerator_rates(h100, 1).ring == 450e9 && sn_accelerator_rates(h100, 2).ring == 400e9);
+    assert_true(sn_accelerator_rates(card, 1).ring == 32e9 && sn_accelerator_rates(card, 2).ring == 12.5e9);
+    const sn_option_group *group = &sn_cluster_options;
+    for (size_t i = 0; i < group->count; i++) /* every word of the option is in the table */
+        for (const char *at = group->options[i].choices; at && *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+            char name[32] = "";
+            strncat(name, at, strcspn(at, ","));
+            const sn_accelerator *a = sn_accelerator_find(name);
+            if (!a || !a->bytes || a->f32_flops <= 0 || a->bf16_flops < a->f32_flops || a->bytes_per_s <= 0 || a->link < a->host || !*a->source)
+                fail_msg("device shape %s has no sound entry", name);
+        }
+    sn_arg whole = {.dtype = SN_F32, .shape = sn_shape_of(1000)}, shard = {.dtype = SN_F32, .shape = sn_shape_of(250)};
+    sn_arg bf16[2] = {{.dtype = SN_BF16}, {.dtype = SN_BF16}}, mixed[2] = {{.dtype = SN_BF16}, {.dtype = SN_F32}};
+    sn_instr instrs[] = {{.op = "matmul", .in = bf16, .n_in = 2, .flops = 4e3, .bytes = 100, .queue = SN_QUEUE_COMPUTE},
+                         {.op = "matmul", .in = mixed, .n_in = 2, .flops = 4e3, .bytes = 100, .queue = SN_QUEUE_COMPUTE},
+                         {.op = "add", .in = mixed, .n_in = 1, .flops = 1, .bytes = 3000, .queue = SN_QUEUE_COMPUTE},
+                         {.op = "copy", .in = mixed, .n_in = 1, .bytes = 50, .queue = SN_QUEUE_COPY},
+                         {.op = "all_gather", .in = &shard, .n_in = 1, .out = &whole, .n_out = 1, .bytes = 8000, .queue = SN_QUEUE_COMM}};
+    sn_program p = {.instrs = instrs, .count = 5};
+    sn_rates rates = {.f32_flops = 1e3, .bf16_flops = 2e3, .bytes_per_s = 1e3, .ring = 1e3, .host = 100};
+    sn_program_time t = sn_program_estimate(&p, &rates, 4);
+    assert_true(t.compute == 2 + 4 + 3 + 0.5 && t.sent == 3000 && t.communication == 3);
+    rates.bf16_flops = rates.ring = rates.host = 0; /* no such unit; links are memory */
+    t = sn_program_estimate(&p, &rates, 4);
+    assert_true(t.compute == 4 + 4 + 3 + 0.05 && t.sent == 3000 && t.communication == 8);
+    assert_true(sn_program_estimate(&p, &rates, 1).sent == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_plans), cmocka_unit_test(refusals), cmocka_unit_test(the_roofline)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
