@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Draws pages of `snug plan --html` as one SVG: time to the right, address upwards, a rectangle a block of bytes.
 
-    snug plan smollm2-135m-instruct --full --html none.html
-    snug plan smollm2-135m-instruct --full --recompute all --html all.html
-    tools/memory_svg.py "recompute none=none.html" "recompute all=all.html" > docs/memory.svg
+    for r in none light all; do snug plan smollm2-135m-instruct --full -b 4 --cutoff-len 256 --recompute $r --html $r.html; done
+    tools/memory_svg.py "recompute none=none.html" "recompute light=light.html" "recompute all=all.html" > docs/memory.svg
 
 Draws the device memory of program step, all panels at one scale.
 """
