@@ -25,7 +25,7 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
 sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_world *world) {
     int64_t threads = sn_options_int(recipe, "threads");
     if (!world || world->size == 1) return SN_OK;
-    if (!threads) threads = sn_cpu_count() / world->local > 0 ? sn_cpu_count() / world->local : 1;
+    if (!threads) threads = sn_cpu_count() / world->sharing > 0 ? sn_cpu_count() / world->sharing : 1;
     SN_TRY(sn_device_find(sn_options_string(recipe, "device"), (int)threads, &s->device));
     s->world = world;
     s->rank = world->rank;

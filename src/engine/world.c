@@ -1,6 +1,7 @@
+#define _GNU_SOURCE
 #include "engine/world.h"
 
-#include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -25,6 +26,48 @@ static sn_status warm(sn_comm *c) {
     return SN_OK;
 }
 
+/* Where a rank may run. */
+typedef struct place {
+    uint64_t host;
+    cpu_set_t cpus;
+} place;
+
+static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a */
+    for (; *text; text++) h = (h ^ (uint8_t)*text) * 0x100000001b3;
+    return h;
+}
+
+/* The name, and what the kernel drew at its start: containers of one machine may share either. */
+static uint64_t host(void) {
+    char name[256] = "", *id = NULL;
+    size_t n;
+    gethostname(name, sizeof name - 1);
+    uint64_t h = hash(0xcbf29ce484222325, name);
+    if (sn_file_read_all("/proc/sys/kernel/random/boot_id", 64, &id, &n) == SN_OK) h = hash(h, id);
+    sn_free(id);
+    return h;
+}
+
+/* Who is on this machine, and who shares its processors. */
+static sn_status find_neighbours(sn_world *w) {
+    place own = {.host = host()}, *all = sn_alloc_zero((size_t)w->size, sizeof *all);
+    int online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!all) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks");
+    if (sched_getaffinity(0, sizeof own.cpus, &own.cpus)) CPU_SET(0, &own.cpus);
+    sn_world_gather(w, &own, sizeof own, all);
+    w->local = w->sharing = 0;
+    for (int r = 0; r < w->size; r++) {
+        cpu_set_t both;
+        CPU_AND(&both, &own.cpus, &all[r].cpus);
+        w->local += all[r].host == own.host;
+        w->sharing += all[r].host == own.host && CPU_COUNT(&both) > 0;
+    }
+    if (CPU_COUNT(&own.cpus) < online / w->local)
+        sn_warn("the launcher has bound this rank to %d of %d processors; with Open MPI, --bind-to none gives it its share of all", CPU_COUNT(&own.cpus), online);
+    sn_free(all);
+    return SN_OK;
+}
+
 static sn_status measure(sn_world *w, uint64_t before) {
     uint64_t all[SN_RANKS_MOST], after;
     SN_TRY(warm(w->comm));
@@ -37,7 +80,7 @@ static sn_status measure(sn_world *w, uint64_t before) {
 
 sn_status sn_world_open(const sn_options *recipe, sn_world *out) {
     sn_launch launch;
-    *out = (sn_world){.size = 1, .local = 1};
+    *out = (sn_world){.size = 1, .local = 1, .sharing = 1};
     SN_TRY(sn_launch_find(&launch));
     if (launch.size == 1) return SN_OK;
     if (sn_options_int(recipe, "thread_ranks") > 1)
@@ -46,9 +89,9 @@ sn_status sn_world_open(const sn_options *recipe, sn_world *out) {
     SN_TRY(sn_comm_mpi_open(&launch, &out->comm));
     out->rank = launch.rank;
     out->size = launch.size;
-    out->local = launch.local_size;
     out->comm->patience = START_PATIENCE;
     if (out->rank) sn_log_set_level(SN_LOG_NONE);
+    SN_TRY(find_neighbours(out));
     return measure(out, before);
 }
 

@@ -8,18 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct names {
-    const char *rank, *size, *local_rank, *local_size;
-} names;
-
-static const names launchers[] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-                                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-                                  {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-                                  {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL}};
+static const struct {
+    const char *rank, *size;
+} launchers[] = {{"RANK", "WORLD_SIZE"}, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
 
 /* *out keeps its value where the variable is unset or empty. */
 static sn_status read_number(const char *name, int *out) {
-    const char *text = name ? getenv(name) : NULL;
+    const char *text = getenv(name);
     if (!text || !*text) return SN_OK;
     char *end;
     long n = strtol(text, &end, 10);
@@ -28,40 +23,16 @@ static sn_status read_number(const char *name, int *out) {
     return SN_OK;
 }
 
-/* SLURM_STEP_TASKS_PER_NODE is "2(x3),1": two tasks on each of three nodes, one on the next. */
-static int slurm_local_size(int otherwise) {
-    const char *text = getenv("SLURM_STEP_TASKS_PER_NODE");
-    int node = 0;
-    if (read_number("SLURM_NODEID", &node) != SN_OK) return otherwise;
-    while (text && *text) {
-        char *end;
-        long tasks = strtol(text, &end, 10), times = 1;
-        if (end == text) return otherwise;
-        if (end[0] == '(' && end[1] == 'x') times = strtol(end + 2, &end, 10);
-        if (*end == ')') end++;
-        if (node < times) return tasks > 0 ? (int)tasks : otherwise;
-        node -= (int)times;
-        text = *end == ',' ? end + 1 : "";
-    }
-    return otherwise;
-}
-
 sn_status sn_launch_find(sn_launch *out) {
-    *out = (sn_launch){.size = 1, .local_size = 1};
+    *out = (sn_launch){.size = 1};
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
-        const names *n = &launchers[i];
         int rank = -1, size = 0;
-        SN_TRY(read_number(n->rank, &rank));
-        SN_TRY(read_number(n->size, &size));
+        SN_TRY(read_number(launchers[i].rank, &rank));
+        SN_TRY(read_number(launchers[i].size, &size));
         if (size <= 1 || rank < 0) continue;
         if (rank >= size || size > SN_RANKS_MOST)
-            return sn_fail(SN_ERR_USAGE, "%s is %d and %s is %d: wanted a rank below a size of at most %d", n->rank, rank, n->size, size, SN_RANKS_MOST);
-        *out = (sn_launch){.rank = rank, .size = size, .local_rank = rank, .local_size = size, .from = n->size};
-        SN_TRY(read_number(n->local_rank, &out->local_rank));
-        SN_TRY(read_number(n->local_size, &out->local_size));
-        if (!n->local_size) out->local_size = slurm_local_size(size);
-        if (out->local_size < 1 || out->local_size > size || out->local_rank >= out->local_size)
-            return sn_fail(SN_ERR_USAGE, "%s: local rank %d of %d cannot be among %d ranks", n->local_rank, out->local_rank, out->local_size, size);
+            return sn_fail(SN_ERR_USAGE, "%s is %d and %s is %d: wanted a rank below a size of at most %d", launchers[i].rank, rank, launchers[i].size, size, SN_RANKS_MOST);
+        *out = (sn_launch){.rank = rank, .size = size, .from = launchers[i].size};
         return SN_OK;
     }
     return SN_OK;

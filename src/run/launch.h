@@ -1,10 +1,11 @@
 /* How this process was launched: as one of several ranks, or alone.
  *
  * Looked for in this order; the first that says a size above 1 counts:
- *   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE                          (torchrun's names)
- *   OMPI_COMM_WORLD_RANK _SIZE _LOCAL_RANK _LOCAL_SIZE                   (Open MPI's mpirun)
- *   PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS                    (MPICH, Intel MPI)
- *   SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_TASKS_PER_NODE  (srun; a batch script itself has no step size) */
+ *   RANK, WORLD_SIZE                             torchrun's names
+ *   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE   Open MPI's mpirun
+ *   PMI_RANK, PMI_SIZE                           MPICH, Intel MPI
+ *   SLURM_PROCID, SLURM_STEP_NUM_TASKS           srun (SLURM_NTASKS is set in a batch script too, which is one process)
+ * Which ranks share a machine is found out by asking them (engine/world.c). */
 #ifndef SN_RUN_LAUNCH_H
 #define SN_RUN_LAUNCH_H
 
@@ -12,9 +13,8 @@
 #include "base/status.h"
 
 typedef struct sn_launch {
-    int rank, size;             /* of processes; size 1: alone */
-    int local_rank, local_size; /* on this machine, as far as the launcher says; else all are taken to be here */
-    const char *from;           /* the variable that said so; NULL: alone */
+    int rank, size;   /* of processes; size 1: alone */
+    const char *from; /* the variable that said so; NULL: alone */
 } sn_launch;
 
 /* SN_ERR_USAGE naming the variable where one is malformed or says a rank that cannot be. */
