@@ -63,7 +63,8 @@ static sn_status find_neighbours(sn_world *w) {
         w->sharing += all[r].host == own.host && CPU_COUNT(&both) > 0;
     }
     if (CPU_COUNT(&own.cpus) < online / w->local)
-        sn_warn("the launcher has bound this rank to %d of %d processors; with Open MPI, --bind-to none gives it its share of all", CPU_COUNT(&own.cpus), online);
+        sn_warn("the launcher has bound this rank to %d of %d processors; with Open MPI, --bind-to none gives it its share of all",
+                CPU_COUNT(&own.cpus), online);
     sn_free(all);
     return SN_OK;
 }
@@ -84,7 +85,8 @@ sn_status sn_world_open(const sn_options *recipe, sn_world *out) {
     SN_TRY(sn_launch_find(&launch));
     if (launch.size == 1) return SN_OK;
     if (sn_options_int(recipe, "thread_ranks") > 1)
-        return sn_fail(SN_ERR_USAGE, "thread_ranks is %lld, but %s says that there are %d processes already, a rank each", (long long)sn_options_int(recipe, "thread_ranks"), launch.from, launch.size);
+        return sn_fail(SN_ERR_USAGE, "thread_ranks is %lld, but %s says that there are %d processes already, a rank each",
+                       (long long)sn_options_int(recipe, "thread_ranks"), launch.from, launch.size);
     uint64_t before = sn_rss_bytes();
     SN_TRY(sn_comm_mpi_open(&launch, &out->comm));
     out->rank = launch.rank;
@@ -143,7 +145,8 @@ sn_status sn_world_make_dirs(const sn_world *w, const char *path) {
     if (!(file = sn_path_join(path, name))) s = sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
     if (s == SN_OK && !w->rank) s = sn_file_replace(file, name, strlen(name));
     s = sn_world_agree(w, s);
-    if (s == SN_OK && !sn_path_exists(file)) s = sn_fail(SN_ERR_FILE, "%s is not the folder that rank 0 has made: every rank has to see the same one", path);
+    if (s == SN_OK && !sn_path_exists(file))
+        s = sn_fail(SN_ERR_FILE, "%s is not the folder that rank 0 has made: every rank has to see the same one", path);
     s = sn_world_agree(w, s);
     if (!w->rank && file) unlink(file);
     sn_free(file);

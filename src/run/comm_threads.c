@@ -63,7 +63,8 @@ sn_status sn_comm_threads_new(int n, sn_comm **comms) {
         return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d ranks", n);
     }
     g->size = n;
-    for (int r = 0; r < n; r++) (*comms)[r] = (sn_comm){.rank = r, .size = n, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .state = g};
+    for (int r = 0; r < n; r++)
+        (*comms)[r] = (sn_comm){.rank = r, .size = n, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .state = g};
     return SN_OK;
 }
 

@@ -10,7 +10,10 @@
 
 static const struct {
     const char *rank, *size;
-} launchers[] = {{"RANK", "WORLD_SIZE"}, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
+} launchers[] = {{"RANK", "WORLD_SIZE"},
+                 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                 {"PMI_RANK", "PMI_SIZE"},
+                 {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
 
 /* *out keeps its value where the variable is unset or empty. */
 static sn_status read_number(const char *name, int *out) {
@@ -31,7 +34,8 @@ sn_status sn_launch_find(sn_launch *out) {
         SN_TRY(read_number(launchers[i].size, &size));
         if (size <= 1 || rank < 0) continue;
         if (rank >= size || size > SN_RANKS_MOST)
-            return sn_fail(SN_ERR_USAGE, "%s is %d and %s is %d: wanted a rank below a size of at most %d", launchers[i].rank, rank, launchers[i].size, size, SN_RANKS_MOST);
+            return sn_fail(SN_ERR_USAGE, "%s is %d and %s is %d: wanted a rank below a size of at most %d", launchers[i].rank, rank,
+                           launchers[i].size, size, SN_RANKS_MOST);
         *out = (sn_launch){.rank = rank, .size = size, .from = launchers[i].size};
         return SN_OK;
     }
@@ -68,10 +72,11 @@ sn_status sn_comm_mpi_open(const sn_launch *launch, sn_comm **out) {
     void *module = load_module();
     const char *why = module ? NULL : dlerror();
     if (!module)
-        return sn_fail(SN_ERR_UNSUPPORTED, "%s says that there are %d processes, and this build has no MPI to join them (%s)", launch->from, launch->size,
-                       why ? why : "no snug_mpi.so beside the program; build it where MPI is installed");
+        return sn_fail(SN_ERR_UNSUPPORTED, "%s says that there are %d processes, and this build has no MPI to join them (%s)", launch->from,
+                       launch->size, why ? why : "no snug_mpi.so beside the program; build it where MPI is installed");
     sn_mpi_open_fn *open = (sn_mpi_open_fn *)(uintptr_t)dlsym(module, "snug_mpi_open");
     if (!open) return sn_fail(SN_ERR_UNSUPPORTED, "snug_mpi.so is of another program: it has no snug_mpi_open");
     why = open(launch->rank, launch->size, out, text);
-    return why ? sn_fail(SN_ERR_USAGE, "%s says that this is rank %d of %d processes: %s", launch->from, launch->rank, launch->size, why) : SN_OK;
+    return why ? sn_fail(SN_ERR_USAGE, "%s says that this is rank %d of %d processes: %s", launch->from, launch->rank, launch->size, why)
+               : SN_OK;
 }

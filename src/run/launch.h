@@ -9,8 +9,8 @@
 #ifndef SN_RUN_LAUNCH_H
 #define SN_RUN_LAUNCH_H
 
-#include "program/comm.h"
 #include "base/status.h"
+#include "program/comm.h"
 
 typedef struct sn_launch {
     int rank, size;   /* of processes; size 1: alone */
@@ -22,7 +22,8 @@ sn_status sn_launch_find(sn_launch *out);
 
 /* Joins the other processes over MPI. Collective. The module snug_mpi.so, built where MPI was found, is loaded for this from
  * beside the program (or the library), from ../lib/snug, or as SNUG_MPI_MODULE says; SN_ERR_UNSUPPORTED where there is none,
- * SN_ERR_USAGE where MPI sees other ranks than the launch. (*out)->close ends it. */
+ * SN_ERR_USAGE where MPI sees other ranks than the launch. (*out)->close ends it;
+ * MPI begins once in a process, so there is no second time. */
 sn_status sn_comm_mpi_open(const sn_launch *launch, sn_comm **out);
 
 /* What the module exports as snug_mpi_open. NULL, or why it cannot: static text, or `text`. */

@@ -6,7 +6,8 @@
 
 #include "support/support.h"
 
-static const char *const variables[] = {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"};
+static const char *const variables[] = {"RANK",     "WORLD_SIZE",   "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",
+                                        "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"};
 
 static int clear(void **state) {
     (void)state;
@@ -48,8 +49,11 @@ static void in_order(void **state) { /* from the last to the first: each wins ov
 
 static void refuses(void **state) {
     (void)state;
-    static const char *const bad[][3] = {{"2", "2", "RANK is 2 and WORLD_SIZE is 2"}, {"0", "100000", "size of at most 1024"}, {"x", "2", "RANK is 'x'"},
-                                         {"-1", "2", "RANK is '-1'"}, {"0", "2;", "WORLD_SIZE is '2;'"}};
+    static const char *const bad[][3] = {{"2", "2", "RANK is 2 and WORLD_SIZE is 2"},
+                                         {"0", "100000", "size of at most 1024"},
+                                         {"x", "2", "RANK is 'x'"},
+                                         {"-1", "2", "RANK is '-1'"},
+                                         {"0", "2;", "WORLD_SIZE is '2;'"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         sn_launch l;
         setenv("RANK", bad[i][0], 1);
@@ -69,7 +73,8 @@ static void no_module(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(alone, clear, clear), cmocka_unit_test_setup_teardown(in_order, clear, clear),
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(alone, clear, clear),
+                                       cmocka_unit_test_setup_teardown(in_order, clear, clear),
                                        cmocka_unit_test_setup_teardown(refuses, clear, clear), cmocka_unit_test(no_module)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

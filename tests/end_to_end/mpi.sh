@@ -3,6 +3,7 @@
 # stop.
 #   tests/end_to_end/mpi.sh BUILD_FOLDER
 # Prints each failure; exit status 1 if there is one. Needs mpirun (Open MPI) and a build with snug_mpi.so.
+# shellcheck disable=SC2046,SC2015,SC2010
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build/release}" && pwd)
@@ -23,12 +24,12 @@ losses() { sed 's/, "tokens_per_s.*//' "$1/metrics.jsonl"; }
 same() { # folder, folder: everything that was learnt
   losses "$1" >"$work/l1"; losses "$2" >"$work/l2"
   [ -s "$work/l1" ] && cmp -s "$work/l1" "$work/l2" || fail "$last: metrics differ"
-  local files=0 f
+  local files=0 f g
   for f in model.safetensors adapter_model.safetensors checkpoint-*/state.safetensors checkpoint-*/manifest.json; do
-    for f in "$1"/$f; do
-      [ -e "$f" ] || continue
+    for g in "$1"/$f; do
+      [ -e "$g" ] || continue
       files=$((files + 1))
-      cmp -s "$f" "$2/${f#"$1"/}" || fail "$last: ${f#"$1"/} differs"
+      cmp -s "$g" "$2/${g#"$1"/}" || fail "$last: ${g#"$1"/} differs"
     done
   done
   [ "$files" -ge 3 ] || fail "$last: $files files to compare"

@@ -59,7 +59,10 @@ void test_ranks(int n, bool copies, void (*fn)(void *context, sn_comm *comm), vo
     assert_true(n >= 1 && n <= RANKS_MOST);
     assert_int_equal(pthread_barrier_init(&g.barrier, NULL, (unsigned)n), 0);
     for (int r = 0; r < n; r++) {
-        ranks[r] = (rank){.comm = {.rank = r, .size = n, .copies = copies, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .state = &g}, .fn = fn, .context = context};
+        ranks[r] = (rank){
+            .comm = {.rank = r, .size = n, .copies = copies, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .state = &g},
+            .fn = fn,
+            .context = context};
         assert_int_equal(pthread_create(&threads[r], NULL, rank_main, &ranks[r]), 0);
     }
     for (int r = 0; r < n; r++) pthread_join(threads[r], NULL);

@@ -53,7 +53,9 @@ static void check(const sn_comm *c, int rc, const char *what, int peer) {
     int n = 0;
     if (rc == MPI_SUCCESS) return;
     MPI_Error_string(rc, reason, &n);
-    if (peer >= 0) snprintf(text, sizeof text, "%s rank %d failed in collective %llu: %.*s", what, peer, (unsigned long long)((state *)c->state)->calls, n, reason);
+    if (peer >= 0)
+        snprintf(text, sizeof text, "%s rank %d failed in collective %llu: %.*s", what, peer,
+                 (unsigned long long)((state *)c->state)->calls, n, reason);
     else snprintf(text, sizeof text, "%s failed: %.*s", what, n, reason);
     give_up(c, text);
 }
@@ -62,7 +64,8 @@ static void check(const sn_comm *c, int rc, const char *what, int peer) {
 static void out_of_patience(const sn_comm *c) {
     const state *s = c->state;
     char text[512];
-    int n = snprintf(text, sizeof text, "no word for %g seconds (rank_timeout), in collective %llu, from rank", c->patience, (unsigned long long)s->calls);
+    int n = snprintf(text, sizeof text, "no word for %g seconds (rank_timeout), in collective %llu, from rank", c->patience,
+                     (unsigned long long)s->calls);
     for (int r = 0; r < c->size && n < (int)sizeof text - 16; r++) {
         int received = 1, sent = 1;
         if (s->requests[2 * r] != MPI_REQUEST_NULL) MPI_Request_get_status(s->requests[2 * r], &received, MPI_STATUS_IGNORE);
@@ -78,7 +81,9 @@ static void wait_all(const sn_comm *c) {
     for (int done = 0;;) {
         int rc = MPI_Testall(2 * c->size, s->requests, &done, s->statuses);
         if (rc == MPI_ERR_IN_STATUS)
-            for (int i = 0; i < 2 * c->size; i++) check(c, s->statuses[i].MPI_ERROR == MPI_ERR_PENDING ? MPI_SUCCESS : s->statuses[i].MPI_ERROR, i % 2 ? "sending to" : "receiving from", i / 2);
+            for (int i = 0; i < 2 * c->size; i++)
+                check(c, s->statuses[i].MPI_ERROR == MPI_ERR_PENDING ? MPI_SUCCESS : s->statuses[i].MPI_ERROR,
+                      i % 2 ? "sending to" : "receiving from", i / 2);
         check(c, rc, "waiting for messages", -1);
         if (done) return;
         const double waited = now() - start;
@@ -98,8 +103,16 @@ static void move_parts(const sn_comm *c) {
             const part *p = &s->parts[r];
             const size_t in = p->receives > at ? p->receives - at : 0, out = p->sends > at ? p->sends - at : 0;
             s->requests[2 * r] = s->requests[2 * r + 1] = MPI_REQUEST_NULL;
-            if (in) check(c, MPI_Irecv(p->receive + at, (int)(in < MESSAGE_BYTES ? in : MESSAGE_BYTES), MPI_BYTE, r, TAG, s->world, &s->requests[2 * r]), "receiving from", r);
-            if (out) check(c, MPI_Isend(p->send + at, (int)(out < MESSAGE_BYTES ? out : MESSAGE_BYTES), MPI_BYTE, r, TAG, s->world, &s->requests[2 * r + 1]), "sending to", r);
+            if (in)
+                check(c,
+                      MPI_Irecv(p->receive + at, (int)(in < MESSAGE_BYTES ? in : MESSAGE_BYTES), MPI_BYTE, r, TAG, s->world,
+                                &s->requests[2 * r]),
+                      "receiving from", r);
+            if (out)
+                check(c,
+                      MPI_Isend(p->send + at, (int)(out < MESSAGE_BYTES ? out : MESSAGE_BYTES), MPI_BYTE, r, TAG, s->world,
+                                &s->requests[2 * r + 1]),
+                      "sending to", r);
             more |= in > MESSAGE_BYTES || out > MESSAGE_BYTES;
         }
         wait_all(c);
@@ -109,7 +122,8 @@ static void move_parts(const sn_comm *c) {
             char text[160];
             if (in) MPI_Get_count(&s->statuses[2 * r], MPI_BYTE, &got);
             if ((size_t)got == (in < MESSAGE_BYTES ? in : MESSAGE_BYTES)) continue;
-            snprintf(text, sizeof text, "rank %d sent %d bytes in collective %llu, where %zu were due", r, got, (unsigned long long)s->calls, in);
+            snprintf(text, sizeof text, "rank %d sent %d bytes in collective %llu, where %zu were due", r, got,
+                     (unsigned long long)s->calls, in);
             give_up(c, text);
         }
     }
@@ -126,9 +140,10 @@ static void compare(const sn_comm *c, const uint64_t mine[3]) {
     for (int r = 0; r < c->size; r++) {
         char text[256];
         if (r == c->rank || !memcmp(theirs[r], mine, sizeof theirs[r])) continue;
-        snprintf(text, sizeof text, "rank %d is at collective %llu of kind %llu and %llu bytes, this one at %llu of kind %llu and %llu bytes", r,
-                 (unsigned long long)theirs[r][0], (unsigned long long)theirs[r][1], (unsigned long long)theirs[r][2], (unsigned long long)mine[0],
-                 (unsigned long long)mine[1], (unsigned long long)mine[2]);
+        snprintf(text, sizeof text,
+                 "rank %d is at collective %llu of kind %llu and %llu bytes, this one at %llu of kind %llu and %llu bytes", r,
+                 (unsigned long long)theirs[r][0], (unsigned long long)theirs[r][1], (unsigned long long)theirs[r][2],
+                 (unsigned long long)mine[0], (unsigned long long)mine[1], (unsigned long long)mine[2]);
         give_up(c, text);
     }
 }
@@ -179,17 +194,26 @@ __attribute__((visibility("default"))) const char *snug_mpi_open(int rank, int s
     MPI_Comm_size(MPI_COMM_WORLD, &seen_size);
     if (provided < MPI_THREAD_SERIALIZED) return "this MPI gives threads no turn (MPI_THREAD_SERIALIZED)";
     if (seen_rank != rank || seen_size != size) {
-        snprintf(text, 256, "MPI sees rank %d of %d. Ranks are joined by MPI, so mpirun or srun --mpi=pmix has to start them; torchrun does not", seen_rank, seen_size);
+        snprintf(text, 256,
+                 "MPI sees rank %d of %d. Ranks are joined by MPI, so mpirun or srun --mpi=pmix has to start them; torchrun does not",
+                 seen_rank, seen_size);
         return text;
     }
     sn_comm *c = calloc(1, sizeof *c);
     state *s = calloc(1, sizeof *s);
-    if (!c || !s || !(s->parts = calloc((size_t)size, sizeof *s->parts)) || !(s->requests = calloc(2 * (size_t)size, sizeof(MPI_Request))) ||
-        !(s->statuses = calloc(2 * (size_t)size, sizeof(MPI_Status))))
+    if (!c || !s || !(s->parts = calloc((size_t)size, sizeof *s->parts)) ||
+        !(s->requests = calloc(2 * (size_t)size, sizeof(MPI_Request))) || !(s->statuses = calloc(2 * (size_t)size, sizeof(MPI_Status))))
         return "no memory for the ranks";
     MPI_Comm_dup(MPI_COMM_WORLD, &s->world);
     MPI_Comm_set_errhandler(s->world, MPI_ERRORS_RETURN);
-    *c = (sn_comm){.rank = rank, .size = size, .copies = true, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .close = close_comm, .state = s};
+    *c = (sn_comm){.rank = rank,
+                   .size = size,
+                   .copies = true,
+                   .all_to_all = all_to_all,
+                   .done = done,
+                   .all_gather = all_gather,
+                   .close = close_comm,
+                   .state = s};
     *out = c;
     return NULL;
 }
