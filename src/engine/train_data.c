@@ -63,9 +63,9 @@ static sn_status open_data(sn_training *t, const char *data) {
         SN_TRY(open_loader(t, t->dataset, SN_DATA_EVAL, &t->eval_loader));
     }
     SN_TRY(count_steps(t));
-    snprintf(t->digest, sizeof t->digest, "data %016llx cutoff %lld batch %lldx%lldx%d packing %d shuffle %d seed %lld",
-             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)t->micro_rows, (long long)t->accumulation,
-             t->ranks, sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
+    /* Rows a step, however they are divided: the same rows in the same step on another number of ranks. */
+    snprintf(t->digest, sizeof t->digest, "data %016llx cutoff %lld batch %lld packing %d shuffle %d seed %lld",
+             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)(t->micro_rows * t->accumulation * t->ranks), sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
     return SN_OK;
 }
 

@@ -79,6 +79,21 @@ if await "$work/halves/metrics.jsonl"; then
   cmp -s "$work/whole/model.safetensors" "$work/halves/model.safetensors" || fail "$last: other weights than without a stop"
 fi
 
+# ---- resume anywhere: another number of ranks, another stage, 12 rows a step all the same ----
+last='saved at 4 ranks'
+ranks 4 "$snug" $(train) --out "$work/four" --zero-stage 3 --gradient-accumulation-steps 3 --max-steps 6 --save-steps 4 --save-total-limit 0 || fail "$last"
+for n in 1 2 3 4; do
+  last="saved at 4 ranks, resumed at $n"
+  rm -rf "$work/other"
+  mkdir "$work/other"
+  cp -r "$work/four/checkpoint-4" "$work/four/metrics.jsonl" "$work/other"
+  ranks $n "$snug" $(train) --out "$work/other" --zero-stage $((n - 1)) --gradient-accumulation-steps $((12 / n)) --max-steps 6 --resume || fail "$last: status $?"
+  warns 'resumed at step 4'
+  paste <(losses "$work/four" | tail -2) <(losses "$work/other" | tail -2) | tr -d ',' |
+    awk '{ a = $4; b = $14; d = a - b; if (d < 0) d = -d; if ($2 != $12 || !(a > 0) || d > 1e-5 * a) next; n++ } END { exit n != 2 }' || fail "$last: other losses"
+  [ $n -ne 4 ] || cmp -s "$work/four/model.safetensors" "$work/other/model.safetensors" || fail "$last: other weights"
+done
+
 last='a torn checkpoint'
 newest=$work/halves/checkpoint-1000/state.safetensors
 printf X | dd of="$newest" bs=1 seek=$(($(stat -c %s "$newest") - 9)) conv=notrunc status=none

@@ -36,6 +36,7 @@ static void check_sums(bool copies, int64_t more) {
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (size_t u = 0; u < 3; u++)
             for (int ranks = 1; ranks <= 5; ranks += 2) TEST_EACH_FORM(a) {
+                    if (s == 6 && (u < 2 || ranks != 3)) continue;
                     const int64_t n = sizes[s], shard = (((n + units[u] - 1) / units[u] + ranks - 1) / ranks) * units[u];
                     job j;
                     for (int r = 0; r < ranks; r++) j.calls[r] = call(test_forms[a], n, units[u], ranks, r, copies);
@@ -59,7 +60,7 @@ static void check_sums(bool copies, int64_t more) {
 static void sums_in_rank_order(void **state) {
     (void)state;
     check_sums(false, 1);
-    check_sums(true, 1500007);
+    check_sums(true, 1100007);
 }
 
 static void alone(void **state) { /* without a comm: a copy */
