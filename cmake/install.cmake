@@ -1,6 +1,9 @@
 # cmake --install: the program, the library in both forms, its header and its pkg-config file; cpack -G DEB packs the same.
 install(TARGETS snug RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS snug_static snug_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET snug_mpi)
+  install(TARGETS snug_mpi LIBRARY DESTINATION lib/snug)
+endif()
 install(FILES include/snug.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # The file finds its prefix from its own place, so that --prefix and packages need no other file.
 file(RELATIVE_PATH SNUG_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)

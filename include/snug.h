@@ -161,6 +161,7 @@ typedef struct snug_train_summary {
     double start_seconds;                                  /* from the call to the beginning of the first step */
     int64_t steps, skipped, tokens;
     bool interrupted;
+    int rank; /* launched as one of several processes: which; only rank 0 writes and has something to report */
 } snug_train_summary;
 
 /* Fine-tunes a model on option `data` and writes checkpoints, metrics and the result below option `out`. Options of verb

@@ -29,7 +29,7 @@ static uint64_t planned(const char *shape, const char *options) {
     sn_session s;
     sn_options *o = recipe_of(options);
     assert_ok(sn_model_open(shape, &m));
-    assert_ok(sn_train_plan(&m, o, NULL, &s));
+    assert_ok(sn_train_plan(&m, o, NULL, NULL, &s));
     uint64_t total = s.plan->bill.total;
     sn_session_close(&s);
     sn_model_close(&m);
@@ -46,7 +46,7 @@ static void refused_with_the_bytes_missing(void **state) {
     (void)resident;
     char missing[32];
     assert_ok(sn_model_open("smollm2-135m", &m));
-    assert_int_equal(sn_fit_training(&m, o, &s, &chosen), SN_ERR_BUDGET);
+    assert_int_equal(sn_fit_training(&m, o, NULL, &s, &chosen), SN_ERR_BUDGET);
     assert_null(chosen);
     snprintf(missing, sizeof missing, "%llu bytes", (unsigned long long)(need - (UINT64_C(1) << 30)));
     assert_non_null(strstr(sn_error_text(), missing));
@@ -90,13 +90,13 @@ static void fit_takes_exact_changes_first(void **state) {
         sn_session s;
         sn_options *o = recipe_of(cases[i].options), *chosen;
         assert_ok(sn_model_open("smollm2-135m", &m));
-        assert_ok(sn_fit_training(&m, o, &s, &chosen));
+        assert_ok(sn_fit_training(&m, o, NULL, &s, &chosen));
         uint64_t total = s.plan->bill.total; /* of what was chosen */
         sn_session_close(&s);
         assert_true(total <= sn_budget_bytes(o, 1));
         assert_int_equal(chosen != NULL, cases[i].key != NULL);
         if (chosen) {
-            assert_ok(sn_train_plan(&m, chosen, NULL, &s));
+            assert_ok(sn_train_plan(&m, chosen, NULL, NULL, &s));
             assert_int_equal(s.plan->bill.total, total);
             sn_session_close(&s);
             if (!strcmp(cases[i].key, "lora")) assert_true(sn_options_bool(chosen, "lora") || sn_options_bool(chosen, "qlora"));
@@ -117,7 +117,7 @@ static void what_is_there_is_no_change(void **state) { /* nor is a choice that t
         sn_session s;
         sn_options *o = recipe_of(options[i]), *chosen;
         assert_ok(sn_model_open("smollm2-135m", &m));
-        assert_int_equal(sn_fit_training(&m, o, &s, &chosen), SN_ERR_BUDGET);
+        assert_int_equal(sn_fit_training(&m, o, NULL, &s, &chosen), SN_ERR_BUDGET);
         assert_non_null(strstr(sn_error_text(), "no change that snug knows fits; the smallest is --"));
         assert_null(strstr(sn_error_text(), "--recompute all"));
         assert_null(strstr(sn_error_text(), "lora"));

@@ -194,7 +194,7 @@ static void ranks_of_a_class_are_alike(void **state) {
 static void plan_shape(const char *model, const char *options, sn_model *m, sn_options **recipe, sn_session *s) {
     assert_ok(sn_model_open(model, m));
     *recipe = tiny_recipe(options);
-    assert_ok(sn_train_plan(m, *recipe, NULL, s));
+    assert_ok(sn_train_plan(m, *recipe, NULL, NULL, s));
 }
 
 /* Rajbhandari et al. 2019, Figure 1: 7.5e9 parameters on 64 ranks, 2 + 2 + 12 bytes each. */
@@ -252,7 +252,7 @@ static void a_large_cluster(void **state) {
     static const char *const wrong[] = {"ranks=64 nodes=7", "ranks=4 thread_ranks=2"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         recipe = tiny_recipe(wrong[i]);
-        assert_int_equal(sn_train_plan(&m, recipe, NULL, &s), SN_ERR_USAGE);
+        assert_int_equal(sn_train_plan(&m, recipe, NULL, NULL, &s), SN_ERR_USAGE);
         sn_options_close(recipe);
     }
     recipe = tiny_recipe("ranks=4");

@@ -35,7 +35,7 @@ static void check_row(sn_model *m, const char *options, const sn_compared *row) 
         assert_false(sn_options_is(o, choice->key, choice->value));
         set(o, choice->key, choice->value);
     }
-    sn_status status = sn_train_plan(m, o, NULL, &s);
+    sn_status status = sn_train_plan(m, o, NULL, NULL, &s);
     if (*row->reason) {
         assert_int_not_equal(status, SN_OK);
         assert_string_equal(row->reason, sn_error_text());

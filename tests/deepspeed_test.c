@@ -193,11 +193,11 @@ static void whole_batch(void **state) {
     assert_ok(sn_recipe_new(&o));
     assert_ok(read_config(o, stage3));
     assert_ok(sn_options_set(o, "ranks", "8", SN_FROM_COMMAND_LINE, "test"));
-    assert_ok(sn_train_plan(&m, o, NULL, &s));
+    assert_ok(sn_train_plan(&m, o, NULL, NULL, &s));
     assert_int_equal(s.plan->ranks, 8);
     sn_session_close(&s);
     assert_ok(sn_options_set(o, "ranks", "4", SN_FROM_COMMAND_LINE, "test"));
-    assert_int_equal(sn_train_plan(&m, o, NULL, &s), SN_ERR_USAGE);
+    assert_int_equal(sn_train_plan(&m, o, NULL, NULL, &s), SN_ERR_USAGE);
     assert_non_null(strstr(sn_error_text(), "train_batch_size is 64"));
     sn_options_close(o);
     sn_model_close(&m);

@@ -104,7 +104,7 @@ static sn_status plan_cluster(const void *context) {
     const task *t = context;
     sn_model model = {.path = "tiny", .config = (sn_model_config *)&t->config};
     sn_session s;
-    SN_TRY(sn_train_plan(&model, t->recipe, NULL, &s));
+    SN_TRY(sn_train_plan(&model, t->recipe, NULL, NULL, &s));
     sn_session_close(&s);
     return SN_OK;
 }

@@ -221,7 +221,7 @@ static void smollm2_full_fine_tuning(void **state) {
     if (!open_smollm2(&m)) skip();
     sn_options *recipe = tiny_recipe("cutoff_len=64 weight_decay=0.01 max_grad_norm=1");
     int32_t *rows = golden("smollm2", "rows", REAL_STEPS * LENGTH);
-    assert_ok(sn_train_plan(&m, recipe, NULL, &s));
+    assert_ok(sn_train_plan(&m, recipe, NULL, NULL, &s));
     assert_ok(sn_session_open(&s, recipe, NULL, NULL));
     for (int step = 0; step < REAL_STEPS; step++) step_of(&s, rows + step * LENGTH, step, &loss[step], &norm[step]);
     assert_golden("smollm2", "loss", loss, REAL_STEPS, false, 2e-5);

@@ -3,6 +3,9 @@
 # Ubuntu packages; elsewhere the list is printed.
 need_packages="gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libyaml-dev libutf8proc-dev libcurl4-openssl-dev zlib1g-dev libcmocka-dev python3 python3-pip ca-certificates"
 
+# Without these what needs them is left out: ranks as processes, and their test.
+optional_packages="libopenmpi-dev openmpi-bin"
+
 missing_packages() { # names; without arguments those that every script needs
   local p
   for p in ${*:-$need_packages}; do
@@ -21,6 +24,12 @@ install_packages() {
   fi
   echo "== installing: $missing"
   $sudo apt-get update -q && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing
+}
+
+# What is missing of the optional packages, if it can be installed; never fails.
+install_optional() {
+  if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then install_packages $optional_packages >/dev/null 2>&1; fi
+  return 0
 }
 
 install_missing() {

@@ -87,11 +87,11 @@ static sn_status explain(snug_model *m, const snug_options *o, const sn_options 
     }
     if (!strcmp(stage, "program")) {
         sn_generator g = {0};
-        SN_TRY(generate ? sn_generator_plan(&m->model, recipe, sn_adapter_of(o), &g) : sn_train_plan(&m->model, recipe, NULL, s));
+        SN_TRY(generate ? sn_generator_plan(&m->model, recipe, sn_adapter_of(o), &g) : sn_train_plan(&m->model, recipe, NULL, NULL, s));
         if (generate) *s = g.session;
         return print_plan(s->plan, only, text);
     }
-    SN_TRY(generate ? generation_after(m, recipe, stage, s) : sn_train_plan(&m->model, recipe, stage, s));
+    SN_TRY(generate ? generation_after(m, recipe, stage, s) : sn_train_plan(&m->model, recipe, NULL, stage, s));
     return print_job(s->job, only, text);
 }
 

@@ -76,13 +76,13 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
         s = sn_take_adapter(o, &recipe);
         if (s == SN_OK && sn_options_given(recipe, "fit")) {
             sn_options *fitted;
-            s = sn_fit_training(&m->model, recipe, &p->session, &fitted);
+            s = sn_fit_training(&m->model, recipe, NULL, &p->session, &fitted);
             if (fitted) {
                 sn_options_close(recipe);
                 recipe = fitted;
             }
         } else if (s == SN_OK) {
-            s = sn_train_plan(&m->model, recipe, NULL, &p->session);
+            s = sn_train_plan(&m->model, recipe, NULL, NULL, &p->session);
         }
     }
     if (s == SN_OK) sn_bill_out(p->session.plan, recipe, &p->bill);

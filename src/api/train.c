@@ -69,6 +69,7 @@ snug_status snug_train(snug_model *m, const snug_options *o, const snug_train_ho
                                 .steps = s.steps,
                                 .skipped = s.skipped,
                                 .tokens = s.tokens,
-                                .interrupted = s.interrupted};
+                                .interrupted = s.interrupted,
+                                .rank = s.rank};
     return SNUG_OK;
 }

@@ -36,6 +36,9 @@ static void hashes(void **state) {
     sn_sha256_end(&h, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_int_equal(sn_crc32c(0, "123456789", 9), 0xe3069283);
+    for (size_t n = 0; n <= 9; n++) assert_int_equal(sn_crc32c_join(sn_crc32c(0, "123456789", n), sn_crc32c(0, &"123456789"[n], 9 - n), 9 - n), 0xe3069283);
+    static const char zeros[100003];
+    assert_int_equal(sn_crc32c_join(sn_crc32c(0, "abc", 3), sn_crc32c(0, zeros, sizeof zeros), sizeof zeros), sn_crc32c(sn_crc32c(0, "abc", 3), zeros, sizeof zeros));
 }
 
 static void checked_sizes(void **state) {

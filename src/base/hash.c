@@ -124,3 +124,21 @@ uint32_t sn_crc32c(uint32_t crc, const void *data, size_t n) {
 #endif
     return ~crc_plain(~crc, data, n);
 }
+
+/* a times b as polynomials over GF(2), modulo that of CRC-32C; bit 31 is the coefficient of x^0. */
+static uint32_t times(uint32_t a, uint32_t b) {
+    uint32_t product = 0;
+    for (uint32_t bit = 1u << 31; bit; bit >>= 1) {
+        if (a & bit) product ^= b;
+        b = b & 1 ? b >> 1 ^ 0x82f63b78 : b >> 1;
+    }
+    return product;
+}
+
+/* n zero bytes behind A multiply its remainder by x^(8 n); the inversions at both ends cancel. */
+uint32_t sn_crc32c_join(uint32_t a, uint32_t b, uint64_t n) {
+    uint32_t shift = 1u << 31, square = 1u << 23; /* x^0, x^8 */
+    for (; n; n >>= 1, square = times(square, square))
+        if (n & 1) shift = times(shift, square);
+    return times(shift, a) ^ b;
+}

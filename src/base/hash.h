@@ -20,4 +20,7 @@ sn_status sn_sha256_file(const char *path, char hex[65]);
 
 uint32_t sn_crc32c(uint32_t crc, const void *data, size_t n); /* start with 0 */
 
+/* The CRC-32C of A followed by the n bytes of B, from those of A and of B. */
+uint32_t sn_crc32c_join(uint32_t a, uint32_t b, uint64_t n);
+
 #endif

@@ -48,7 +48,7 @@ int cli_train(cli *c) {
     snug_status s = snug_model_open(name, &model);
     if (s == SNUG_OK) s = snug_train(model, c->options, &hooks, &summary);
     snug_line_end();
-    if (s == SNUG_OK) report(c, &summary);
+    if (s == SNUG_OK && !summary.rank) report(c, &summary);
     int status = s != SNUG_OK ? cli_fail(s) : summary.interrupted ? CLI_FAILED : CLI_OK;
     snug_model_close(model);
     return status;

@@ -29,33 +29,78 @@ uint64_t sn_checkpoint_bytes(const sn_job *job) {
     return sum + 65536; /* names, manifest */
 }
 
-static sn_status write_state(const sn_session *s, const char *path, sn_str *tensors) {
-    sn_st_writer w;
+/* What one process wrote of one tensor. */
+typedef struct note {
+    uint64_t bytes;
+    uint32_t crc, unused;
+} note;
+
+/* This process's pieces; values that every rank holds whole are rank 0's to write. */
+static sn_status write_pieces(const sn_session *s, sn_st_writer *w, note *notes) {
     const sn_job *job = s->job;
-    SN_TRY(sn_st_write_open(path, &w));
-    sn_status status = SN_OK;
-    for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++)
-        if (is_state(job, (sn_pid)p)) status = sn_st_add_tensor(&w, job->persistent[p].name, job->persistent[p].rest.form, &job->persistent[p].shape);
-    if (status == SN_OK) status = sn_st_write_begin(&w);
     size_t index = 0;
-    for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++) {
+    for (size_t p = 0; p < job->n_persistent; p++) {
         if (!is_state(job, (sn_pid)p)) continue;
-        size_t written = 0, bytes;
-        uint32_t crc = 0;
+        note *n = &notes[index++];
+        size_t bytes, item = (size_t)sn_dtypes[job->persistent[p].rest.form].bytes;
         int64_t first;
         void *data;
-        for (int i = 0; status == SN_OK && sn_session_piece(s, (sn_pid)p, i, &first, &data, &bytes); i++) {
-            crc = sn_crc32c(crc, data, bytes);
-            status = sn_st_write(&w, index, written, data, bytes);
-            written += bytes;
+        if (s->world && s->world->rank && !sn_session_in_shards(s, (sn_pid)p)) continue;
+        for (int i = 0; sn_session_piece(s, (sn_pid)p, i, &first, &data, &bytes); i++) {
+            SN_TRY(sn_st_write(w, index - 1, (uint64_t)first * item, data, bytes));
+            n->crc = sn_crc32c(n->crc, data, bytes);
+            n->bytes += bytes;
+        }
+    }
+    return SN_OK;
+}
+
+/* The manifest's entries, and the file under its name: by rank 0, when all have written. */
+static sn_status finish_state(const sn_session *s, sn_st_writer *w, const note *notes, int ranks, sn_str *tensors) {
+    size_t index = 0;
+    for (size_t p = 0; p < s->job->n_persistent; p++) {
+        const char *name = s->job->persistent[p].name;
+        uint64_t bytes = 0;
+        uint32_t crc = 0;
+        if (!is_state(s->job, (sn_pid)p)) continue;
+        for (int r = 0; r < ranks; r++) {
+            const note *n = &notes[(size_t)r * w->tensor_count + index];
+            crc = sn_crc32c_join(crc, n->crc, n->bytes);
+            bytes += n->bytes;
+            if (r) sn_st_write_count(w, index, n->bytes);
         }
         index++;
         sn_str_printf(tensors, "%s\n    ", index > 1 ? "," : "");
-        sn_str_json(tensors, job->persistent[p].name, strlen(job->persistent[p].name));
-        sn_str_printf(tensors, ": {\"bytes\": %zu, \"crc32c\": %u}", written, crc);
+        sn_str_json(tensors, name, strlen(name));
+        sn_str_printf(tensors, ": {\"bytes\": %llu, \"crc32c\": %u}", (unsigned long long)bytes, crc);
     }
-    if (status == SN_OK) status = sn_st_write_finish(&w);
+    return sn_st_write_finish(w);
+}
+
+static sn_status agree(const sn_session *s, sn_status mine) { return s->world ? sn_world_agree(s->world, mine) : mine; }
+
+/* `status`: of what came before. Rank 0 makes the file, all write their pieces into it, rank 0 finishes it. */
+static sn_status write_state(const sn_session *s, const char *path, sn_str *tensors, sn_status status) {
+    sn_st_writer w = {0};
+    const sn_job *job = s->job;
+    const int ranks = s->world ? s->world->size : 1, rank = s->world ? s->world->rank : 0;
+    if (status == SN_OK) status = sn_st_write_open(path, &w);
+    for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++)
+        if (is_state(job, (sn_pid)p)) status = sn_st_add_tensor(&w, job->persistent[p].name, job->persistent[p].rest.form, &job->persistent[p].shape);
+    const size_t own = w.tensor_count * sizeof(note);
+    note *notes = sn_alloc_zero((size_t)ranks + 1, own);
+    if (status == SN_OK && !notes) status = sn_fail(SN_ERR_NO_MEMORY, "cannot note what is written");
+    if (status == SN_OK && !rank) status = sn_st_write_begin(&w);
+    status = agree(s, status);
+    if (status == SN_OK && rank) status = sn_st_write_join(&w);
+    if (status == SN_OK) status = write_pieces(s, &w, notes + (size_t)ranks * w.tensor_count);
+    if (status == SN_OK && rank) status = sn_st_write_leave(&w);
+    status = agree(s, status);
+    if (status == SN_OK && s->world) sn_world_gather(s->world, notes + (size_t)ranks * w.tensor_count, own, notes);
+    else if (status == SN_OK) memcpy(notes, notes + w.tensor_count, own);
+    if (status == SN_OK && !rank) status = finish_state(s, &w, notes, ranks, tensors);
     sn_st_write_close(&w);
+    sn_free(notes);
     return status;
 }
 
@@ -98,10 +143,11 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
     sn_str_printf(&manifest, "%s/manifest.json", partial.data);
     bool named = !final.failed && !partial.failed && !state.failed && !manifest.failed;
     sn_status status = named ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot name a checkpoint");
-    if (status == SN_OK) status = sn_remove_tree(partial.data);
-    if (status == SN_OK) status = sn_make_dirs(partial.data);
-    if (status == SN_OK) status = write_state(s, state.data, &tensors);
-    if (status == SN_OK) {
+    const bool writes = !s->world || !s->world->rank;
+    if (status == SN_OK && writes) status = sn_remove_tree(partial.data);
+    if (status == SN_OK && writes) status = sn_make_dirs(partial.data);
+    status = write_state(s, state.data, &tensors, status);
+    if (status == SN_OK && writes) {
         sn_str_printf(&text, "{\n  \"version\": 1,\n  \"batch_step\": %lld,\n  \"update_step\": %lld,\n  \"loss_scale\": %.17g,\n  \"scale_growth\": %lld,\n",
                       (long long)c->batch_step, (long long)c->update_step, c->loss_scale, (long long)c->scale_growth);
         if (isfinite(c->first_loss)) sn_str_printf(&text, "  \"first_loss\": %.17g,\n", c->first_loss);
@@ -111,12 +157,13 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
         sn_str_printf(&text, ",\n  \"tensors\": {%s\n  }\n}\n", tensors.data ? tensors.data : "");
         if (text.failed || tensors.failed) status = sn_fail(SN_ERR_NO_MEMORY, "cannot write a manifest");
     }
-    if (status == SN_OK) status = sn_file_replace(manifest.data, text.data, text.size);
-    if (status == SN_OK) status = sn_remove_tree(final.data);
-    if (status == SN_OK && rename(partial.data, final.data)) status = sn_fail(SN_ERR_FILE, "cannot rename %s", partial.data);
-    if (status == SN_OK) status = sn_sync_dir(out_dir);
-    if (status == SN_OK) remove_old(out_dir, keep, (long)c->batch_step);
-    else if (named) sn_remove_tree(partial.data);
+    if (status == SN_OK && writes) status = sn_file_replace(manifest.data, text.data, text.size);
+    if (status == SN_OK && writes) status = sn_remove_tree(final.data);
+    if (status == SN_OK && writes && rename(partial.data, final.data)) status = sn_fail(SN_ERR_FILE, "cannot rename %s", partial.data);
+    if (status == SN_OK && writes) status = sn_sync_dir(out_dir);
+    status = agree(s, status);
+    if (status == SN_OK && writes) remove_old(out_dir, keep, (long)c->batch_step);
+    else if (named && writes) sn_remove_tree(partial.data);
     sn_str_free(&final);
     sn_str_free(&partial);
     sn_str_free(&state);
@@ -157,15 +204,16 @@ static sn_status check_tensor(const sn_session *s, const sn_st *st, const sn_st_
     return SN_OK;
 }
 
-/* Two rounds over all tensors: the first checks, the second loads. */
+/* Two rounds over all tensors: the first checks, each process its share of them; the second loads this rank's part. */
 static sn_status read_state(const sn_session *s, const char *path, const json_t *tensors) {
     sn_st st;
     const sn_job *job = s->job;
-    SN_TRY(sn_st_open(path, &st));
-    sn_status status = SN_OK;
-    for (size_t i = 0; status == SN_OK && i < 2 * job->n_persistent; i++) {
+    sn_status opened = sn_st_open(path, &st), status = agree(s, opened);
+    const size_t ranks = s->world ? (size_t)s->world->size : 1, rank = s->world ? (size_t)s->world->rank : 0;
+    for (size_t i = 0; i < 2 * job->n_persistent; i++) {
         size_t p = i % job->n_persistent;
-        if (!is_state(job, (sn_pid)p)) continue;
+        if (i == job->n_persistent) status = agree(s, status);
+        if (status != SN_OK || !is_state(job, (sn_pid)p)) continue;
         const sn_persistent *e = &job->persistent[p];
         const sn_st_tensor *t = sn_st_find(&st, e->name);
         const json_t *entry = json_object_get(tensors, e->name);
@@ -174,10 +222,10 @@ static sn_status read_state(const sn_session *s, const char *path, const json_t 
         if (!t || !entry) status = sn_fail(SN_ERR_FORMAT, "%s lacks %s: was it saved under another recipe?", path, e->name);
         else if (t->dtype != e->rest.form || !sn_shape_equal(&t->shape, &e->shape))
             status = sn_fail(SN_ERR_FORMAT, "%s: %s has another form or shape than this recipe's", path, e->name);
-        else if (i < job->n_persistent) status = check_tensor(s, &st, t, path, bytes, entry);
+        else if (i < job->n_persistent) status = p % ranks == rank ? check_tensor(s, &st, t, path, bytes, entry) : SN_OK;
         else status = sn_st_read(&st, t, (uint64_t)at->first * item, sn_run_persistent(s->run, (sn_pid)p), (size_t)at->bytes);
     }
-    sn_st_close(&st);
+    if (opened == SN_OK) sn_st_close(&st);
     return status;
 }
 
@@ -203,7 +251,8 @@ static sn_status load_one(const sn_session *s, const char *folder, sn_counters *
             status = sn_fail(SN_ERR_USAGE, "%s was saved with other data or another recipe (%s, now %s)", folder, theirs, digest);
         }
     }
-    if (status == SN_OK) status = read_state(s, state, json_object_get(root, "tensors"));
+    status = agree(s, status);
+    if (status == SN_OK) status = agree(s, read_state(s, state, json_object_get(root, "tensors")));
     json_decref(root);
     sn_free(manifest);
     sn_free(state);

@@ -21,7 +21,7 @@ typedef struct sn_counters {
 } sn_counters;
 
 /* Writes the checkpoint of counters->batch_step and removes the oldest beyond `keep` (0: keeps all). `digest` names the
- * data and recipe: a resume under another one is refused. */
+ * data and the rows of a step: a resume under another one is refused. Ranks, shards and micro-batches may change. */
 sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_counters *counters, const char *digest, int64_t keep);
 
 /* Loads the newest whole checkpoint below out_dir. *found is false when there is none. */

@@ -14,7 +14,7 @@ static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared 
     sn_session s = {0};
     sn_rates rates;
     sn_forecast f;
-    sn_status status = sn_train_plan(model, recipe, NULL, &s);
+    sn_status status = sn_train_plan(model, recipe, NULL, NULL, &s);
     if (status == SN_ERR_NO_MEMORY || (status != SN_OK && !row->pass)) return status;
     if (status != SN_OK) {
         snprintf(row->reason, sizeof row->reason, "%s", sn_error_text());

@@ -71,7 +71,9 @@ static sn_status run_value(const sn_export *v, sn_pid p, const char **data, sn_d
     const sn_job *job = v->session->job;
     sn_pid master = sn_job_master(job, p), from = master == SN_NONE ? p : master;
     *form = job->persistent[from].rest.form;
-    *data = sn_session_whole(v->session, from);
+    const void *whole;
+    SN_TRY(sn_session_whole(v->session, from, &whole));
+    *data = whole;
     return *data ? SN_OK : sn_fail(SN_ERR_USAGE, "%s: the device has no memory to export from", job->persistent[p].name);
 }
 

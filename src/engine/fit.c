@@ -98,18 +98,19 @@ static sn_status apply(const search_space *s, const sn_options *recipe, candidat
 }
 
 /* Plans one candidate. One that is illegal is left out, not an error. */
-static sn_status measure(sn_model *model, const search_space *space, const sn_options *recipe, candidate *c,
+static sn_status measure(sn_model *model, const sn_world *world, const search_space *space, const sn_options *recipe, candidate *c,
                          bool *valid) {
     sn_options *o = NULL;
     sn_session s = {0};
     sn_status status = apply(space, recipe, c, &o, valid);
     if (status == SN_OK && *valid) {
-        sn_status planned = sn_train_plan(model, o, NULL, &s);
+        sn_status planned = sn_train_plan(model, o, world, NULL, &s);
         if (planned == SN_OK) {
             c->total = s.plan->bill.total;
             sn_rates rates;
             sn_forecast f;
             sn_train_rates(&s, o, &rates);
+            if (world) sn_world_share(world, &rates, sizeof rates); /* so that all take the same */
             sn_train_forecast(&s, o, &rates, &f);
             c->seconds = f.compute_seconds + f.communication_seconds;
             sn_session_close(&s);
@@ -146,13 +147,13 @@ static void keep(search *s, const candidate *c, uint64_t budget) {
     }
 }
 
-static sn_status look(sn_model *model, const search_space *space, const sn_options *recipe, sn_choice_kind most, uint64_t budget,
+static sn_status look(sn_model *model, const sn_world *world, const search_space *space, const sn_options *recipe, sn_choice_kind most, uint64_t budget,
                       search *s) {
     bool valid;
     for (int kind = SN_CHOICE_EXACT; kind <= (int)most && !s->n_fits; kind++)
         for (candidate c = {.divide = 1}; advance(space, &c);) { /* the first point is the recipe as it is */
             if (!worth_planning(space, recipe, &c) || (int)c.kind != kind) continue;
-            SN_TRY(measure(model, space, recipe, &c, &valid));
+            SN_TRY(measure(model, world, space, recipe, &c, &valid));
             if (valid) keep(s, &c, budget);
         }
     return SN_OK;
@@ -174,7 +175,7 @@ static sn_status refuse(const search *s, const sn_bill *b, uint64_t budget) {
 }
 
 /* The search for a job that is over its budget: *session, planned as the recipe says, is replaced by the changed job's. */
-static sn_status fit(sn_model *model, const sn_options *recipe, uint64_t budget, sn_session *session, sn_options **chosen) {
+static sn_status fit(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t budget, sn_session *session, sn_options **chosen) {
     static const char *const words[] = {[SN_CHOICE_EXACT] = "bit-exact",
                                         [SN_CHOICE_REORDERED] = "the same step in smaller micro-batches",
                                         [SN_CHOICE_LOSSY] = "another form: results differ within its tolerance"};
@@ -184,22 +185,36 @@ static sn_status fit(sn_model *model, const sn_options *recipe, uint64_t budget,
     search s = {0};
     char size[24];
     SN_TRY(open_space(recipe, &space));
-    SN_TRY(look(model, &space, recipe, off || !strcmp(how, "any") ? SN_CHOICE_LOSSY : SN_CHOICE_REORDERED, budget, &s));
+    SN_TRY(look(model, world, &space, recipe, off || !strcmp(how, "any") ? SN_CHOICE_LOSSY : SN_CHOICE_REORDERED, budget, &s));
     if (off || !s.n_fits) return refuse(&s, &session->plan->bill, budget);
     SN_TRY(apply(&space, recipe, &s.fits[0], chosen, &valid));
     for (int i = 0; i < s.n_fits; i++)
         sn_info("%s %s: %s, about %.2f s a step (%s)", i ? "next:" : "fit: took", s.fits[i].text, sn_bytes_text(s.fits[i].total, size),
                 s.fits[i].seconds, words[s.fits[i].kind]);
     sn_session_close(session);
-    return sn_train_plan(model, *chosen, NULL, session);
+    return sn_train_plan(model, *chosen, world, NULL, session);
 }
 
-sn_status sn_fit_training(sn_model *model, const sn_options *recipe, sn_session *session, sn_options **chosen) {
-    *chosen = NULL;
-    SN_TRY(sn_train_plan(model, recipe, NULL, session));
-    uint64_t budget = sn_budget_bytes(recipe, session->cluster.mesh.size[SN_MESH_DP]);
+static sn_status fit_first(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen) {
+    SN_TRY(sn_train_plan(model, recipe, world, NULL, session));
+    uint64_t budget = sn_budget_bytes(recipe, world && world->comm ? world->local : session->cluster.mesh.size[SN_MESH_DP]);
+    if (world) budget = sn_world_least(world, budget);
     if (session->plan->bill.total <= budget || !strcmp(session->device.shape.name, "null")) return SN_OK;
-    sn_status s = fit(model, recipe, budget, session, chosen);
+    return fit(model, recipe, world, budget, session, chosen);
+}
+
+sn_status sn_fit_training(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen) {
+    *chosen = NULL;
+    sn_world first;
+    if (world) {
+        first = *world; /* its comm knows this rank; the plans are rank 0's */
+        first.rank = 0;
+    }
+    sn_status s = fit_first(model, recipe, world ? &first : NULL, session, chosen);
+    if (s == SN_OK && world) {
+        sn_session_close(session);
+        s = sn_train_plan(model, *chosen ? *chosen : recipe, world, NULL, session);
+    }
     if (s != SN_OK) {
         sn_session_close(session);
         sn_options_close(*chosen);

@@ -10,8 +10,9 @@
  * that has one that fits, the fastest by op costs and the machine's probe is taken, and *session is its job. *chosen is the
  * changed recipe (sn_options_close), or NULL when nothing was changed; what was chosen, and the next two, are logged.
  * SN_ERR_BUDGET when nothing fits, or when fit is off: the message has the bytes missing and the cheapest change that would
- * fit. On failure *session is closed. */
-sn_status sn_fit_training(sn_model *model, const sn_options *recipe, sn_session *session, sn_options **chosen);
+ * fit. On failure *session is closed. Collective over the processes of `world` (may be NULL): all decide for rank 0, whose plan is
+ * the largest, and by rank 0's probe and the smallest budget; then *session is this rank's own. */
+sn_status sn_fit_training(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen);
 
 /* Appends "--key value" (of a switch that is on, "--key") to a text of `size` bytes; what does not fit is cut off. */
 void sn_note_option(char *text, size_t size, const char *key, const char *value);

@@ -33,7 +33,9 @@ static const sn_option machine_options[] = {
      .help = "make the cheapest change that fits: on: exact ones, then smaller micro-batches; any: forms too"},
     {.key = "device", .kind = SN_OPTION_CHOICE, .choices = "cpu,cpu-split,null", .default_text = "cpu", .help = "where to run"},
     {.key = "threads", .aliases = "t", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "threads; 0: all processors"},
-    {.key = "thread_ranks", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks as threads of this process"}};
+    {.key = "thread_ranks", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks as threads of this process"},
+    {.key = "rank_timeout", .kind = SN_OPTION_FLOAT, .default_text = "600", .metavar = "SECONDS", .has_least = true,
+     .help = "of ranks that are processes: silence after which all end, naming the silent one; 0: wait for ever"}};
 const sn_option_group sn_machine_options = SN_OPTION_GROUP("Machine", machine_options);
 
 

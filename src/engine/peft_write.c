@@ -16,7 +16,9 @@ static sn_status write_factor(const sn_session *s, sn_st_writer *w, size_t index
     const sn_persistent *e = &s->job->persistent[p];
     sn_pid master = sn_job_master(s->job, p), from = master == SN_NONE ? p : master;
     sn_dtype form = s->job->persistent[from].rest.form;
-    const char *data = sn_session_whole(s, from);
+    const void *whole;
+    SN_TRY(sn_session_whole(s, from, &whole));
+    const char *data = whole;
     int64_t n = e->shape.d[0] * e->shape.d[1];
     float values[CHUNK];
     if (!data) return sn_fail(SN_ERR_USAGE, "%s: the device has no memory to export from", e->name);

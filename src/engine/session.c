@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/system.h"
 #include "engine/peft.h"
+#include "io/safetensors.h"
 #include "plan/cluster.h"
 
 static const sn_option cluster_options[] = {
@@ -45,6 +46,19 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     s->cluster.addresses = s->device.shape.addresses;
     for (int a = 0; a < SN_MESH_AXES; a++) s->cluster.mesh.size[a] = 1;
     s->cluster.mesh.size[SN_MESH_DP] = (int)ranks;
+    s->cluster.processes = false;
+    return SN_OK;
+}
+
+sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_world *world) {
+    int64_t threads = sn_options_int(recipe, "threads");
+    if (!world || world->size == 1) return SN_OK;
+    if (!threads) threads = sn_cpu_count() / world->sharing > 0 ? sn_cpu_count() / world->sharing : 1;
+    SN_TRY(sn_device_find(sn_options_string(recipe, "device"), (int)threads, &s->device));
+    s->world = world;
+    s->rank = world->rank;
+    s->cluster.mesh.size[SN_MESH_DP] = world->size;
+    s->cluster.processes = true;
     return SN_OK;
 }
 
@@ -62,6 +76,8 @@ static uint64_t most_in_shards(const sn_job *job) {
     return most;
 }
 
+bool sn_session_in_shards(const sn_session *s, sn_pid p) { return in_shards(&s->job->persistent[p]); }
+
 bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, void **data, size_t *bytes) {
     int pieces = in_shards(&s->job->persistent[p]) && s->runs ? s->n_runs : 1;
     if (i >= pieces) return false;
@@ -73,21 +89,27 @@ bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, void
     return true;
 }
 
-const void *sn_session_whole(const sn_session *s, sn_pid p) {
-    if (!in_shards(&s->job->persistent[p])) return sn_run_persistent(s->run, p);
+sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
+    const sn_persistent *e = &s->job->persistent[p];
+    *out = in_shards(e) ? NULL : sn_run_persistent(s->run, p);
+    if (!in_shards(e)) return SN_OK;
     uint64_t room;
     char *whole = sn_run_transient(s->run, &room), *to;
     int64_t first;
     size_t bytes;
     void *data;
-    if (!whole) return NULL;
-    to = whole += s->exports ? SN_STAGING_BYTES : 0;
+    if (!whole) return SN_OK;
+    *out = to = whole += s->exports ? SN_STAGING_BYTES : 0;
+    if (s->saved) {
+        const sn_st_tensor *t = sn_st_find(s->saved, e->name);
+        return t ? sn_st_read(s->saved, t, 0, whole, (size_t)t->bytes) : sn_fail(SN_ERR_INTERNAL, "the checkpoint lacks %s", e->name);
+    }
     for (int i = 0; sn_session_piece(s, p, i, &first, &data, &bytes); i++, to += bytes) memcpy(to, data, bytes);
-    return whole;
+    return SN_OK;
 }
 
 sn_status sn_session_plan(sn_session *s) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_in_shards(s->job), .rank = s->rank, .reuse = true};
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_in_shards(s->job), .rank = s->rank, .reuse = true};
     return s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan);
 }
 

@@ -5,6 +5,7 @@
 #include "engine/job.h"
 #include "engine/load.h"
 #include "engine/model.h"
+#include "engine/world.h"
 #include "plan/forecast.h"
 
 typedef struct sn_session {
@@ -14,9 +15,11 @@ typedef struct sn_session {
     sn_job *job;
     sn_plan *plan;
     sn_run *run;
-    sn_run *const *runs; /* of all ranks in this process, rank 0's first; NULL: run alone */
+    sn_run *const *runs; /* of all ranks in this process, the lowest first; NULL: run alone */
     int n_runs;
     int rank;
+    const sn_world *world; /* the processes of which this is one; NULL: it is alone */
+    const struct sn_st *saved; /* where ranks are processes: the checkpoint from which a value in shards is read whole; else NULL */
     bool exports; /* writes a whole model at its end: see engine/reserved.c */
     uint64_t files; /* bytes of checkpoints and exports on disk */
     const sn_accelerator *accelerator; /* that the recipe names; NULL: this machine */
@@ -37,6 +40,9 @@ sn_status sn_session_cluster(sn_session *s, const sn_options *recipe);
 /* SN_ERR_USAGE where the recipe has an option of planning alone. */
 sn_status sn_session_refuse_planned(const sn_options *recipe);
 
+/* Makes the session, after sn_session_machine, one of a rank among processes; world NULL or of one: nothing. */
+sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_world *world);
+
 /* Bytes that no plan owns in a process that works with this model; exports: it writes a whole model at its end. See engine/reserved.c. */
 uint64_t sn_reserved_bytes(const sn_model *m, bool exports);
 
@@ -55,12 +61,15 @@ sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *a
 
 void sn_session_close(sn_session *s); /* not the model */
 
-/* A persistent value is held in pieces, in logical order: whole by rank 0, or in flat shards. Piece i of them, from logical
- * element *first on; false after the last. */
+/* Whether a persistent value rests in flat shards over the ranks. */
+bool sn_session_in_shards(const sn_session *s, sn_pid p);
+
+/* A persistent value is held in pieces, in logical order: whole by rank 0, or in flat shards. Piece i of those in this process,
+ * from logical element *first on; false after the last. */
 bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, void **data, size_t *bytes);
 
 /* All of a persistent value in a row: where it rests, or put together in the transient arena, which may not run meanwhile and
- * holds one such value at a time. NULL: the device has no memory. */
-const void *sn_session_whole(const sn_session *s, sn_pid p);
+ * holds one such value at a time. *data NULL: the device has no memory. */
+sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **data);
 
 #endif

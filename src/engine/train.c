@@ -5,36 +5,38 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/system.h"
 #include "engine/export.h"
 #include "engine/fit.h"
 #include "engine/peft.h"
 #include "engine/train_state.h"
+#include "io/safetensors.h"
 
-/* Opens a run for each rank. The first is session.run. */
+/* Opens a run for each rank here. The first is session.run. */
 static sn_status open_ranks(sn_training *t) {
     const char *adapter = sn_options_string(t->recipe, "adapter");
-    t->runs = sn_alloc_zero((size_t)t->ranks, sizeof *t->runs);
-    t->plans = sn_alloc_zero((size_t)t->ranks, sizeof *t->plans);
+    t->runs = sn_alloc_zero((size_t)t->here, sizeof *t->runs);
+    t->plans = sn_alloc_zero((size_t)t->here, sizeof *t->plans);
     if (!t->runs || !t->plans) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks");
-    if (t->ranks > 1) {
-        SN_TRY(sn_comm_threads_new(t->ranks, &t->comms));
-        SN_TRY(sn_team_open(t->ranks, NULL, &t->rank_team));
+    if (t->here > 1) {
+        SN_TRY(sn_comm_threads_new(t->here, &t->comms));
+        SN_TRY(sn_team_open(t->here, NULL, &t->rank_team));
     }
-    for (int r = 0; r < t->ranks; r++) {
+    for (int r = 0; r < t->here; r++) {
         sn_session s = t->session;
         s.run = NULL;
-        s.rank = r;
+        s.rank = t->first + r;
         if (r) SN_TRY(sn_session_plan(&s));
         t->plans[r] = s.plan;
-        sn_status status = sn_session_open(&s, t->recipe, adapter, t->comms ? &t->comms[r] : NULL);
+        sn_status status = sn_session_open(&s, t->recipe, adapter, t->comms ? &t->comms[r] : t->world.comm);
         t->runs[r] = s.run;
         SN_TRY(status);
     }
     t->session.run = t->runs[0];
     t->session.runs = t->runs;
-    t->session.n_runs = t->ranks;
+    t->session.n_runs = t->here;
     t->program = sn_job_role_index(t->session.job, SN_ROLE_TRAIN);
     t->program_next = sn_job_role_index(t->session.job, SN_ROLE_TRAIN_NEXT);
     t->update = sn_job_role_index(t->session.job, SN_ROLE_UPDATE);
@@ -46,8 +48,8 @@ static sn_status open_ranks(sn_training *t) {
 static void close_training(sn_training *t) {
     sn_metrics_close(t->metrics);
     sn_events_close(t->events);
-    for (int r = 1; t->runs && r < t->ranks; r++) sn_run_close(t->runs[r]);
-    for (int r = 1; t->plans && r < t->ranks; r++) sn_plan_free(t->plans[r]);
+    for (int r = 1; t->runs && r < t->here; r++) sn_run_close(t->runs[r]);
+    for (int r = 1; t->plans && r < t->here; r++) sn_plan_free(t->plans[r]);
     if (t->runs) t->session.run = t->runs[0];
     sn_session_close(&t->session);
     sn_team_close(t->rank_team);
@@ -61,7 +63,7 @@ static void close_training(sn_training *t) {
 static sn_status resume(sn_training *t) {
     bool found = false;
     if (!sn_options_bool(t->recipe, "resume")) return SN_OK;
-    for (int r = 0; r < t->ranks; r++) {
+    for (int r = 0; r < t->here; r++) {
         sn_session s = t->session;
         s.run = t->runs[r];
         SN_TRY(sn_checkpoint_load(&s, t->out_dir, &t->counters, t->digest, &found));
@@ -85,7 +87,9 @@ static sn_status check_disk(const sn_training *t) {
     return SN_OK;
 }
 
+/* Rank 0 alone writes. */
 static sn_status open_records(sn_training *t) {
+    if (t->world.rank) return SN_OK;
     char *metrics = sn_path_join(t->out_dir, "metrics.jsonl"), *events = sn_path_join(t->out_dir, "runs");
     sn_status s = metrics && events ? sn_metrics_open(metrics, t->counters.batch_step, &t->metrics) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
     if (s == SN_OK) s = sn_events_open(events, t->counters.batch_step, &t->events);
@@ -97,6 +101,7 @@ static sn_status open_records(sn_training *t) {
 static sn_status record_step(sn_training *t, double started) {
     double rate = t->recent_seconds > 0 ? (double)t->recent_tokens / t->recent_seconds : 0;
     int64_t step = t->counters.batch_step;
+    if (t->world.rank) return SN_OK;
     sn_metric items[] = {sn_metric_number("loss", t->step_loss), sn_metric_number("grad_norm", t->step_norm), sn_metric_number("learning_rate", t->step_rate),
                          sn_metric_integer("tokens", t->counters.tokens), sn_metric_number("tokens_per_s", rate)};
     SN_TRY(sn_metrics_write(t->metrics, step, items, sizeof items / sizeof items[0]));
@@ -119,6 +124,7 @@ static sn_status evaluate_and_record(sn_training *t) {
     double loss;
     SN_TRY(sn_training_evaluate(t, &loss));
     t->summary->eval_loss = loss;
+    if (t->world.rank) return SN_OK;
     sn_metric item = sn_metric_number("eval_loss", loss);
     SN_TRY(sn_metrics_write(t->metrics, t->counters.batch_step, &item, 1));
     sn_info("step %lld: evaluation loss %.4f", (long long)t->counters.batch_step, loss);
@@ -150,7 +156,7 @@ static sn_status train_loop(sn_training *t, double started) {
         if (first || step == t->total_steps || (logging > 0 && step % logging == 0)) SN_TRY(record_step(t, started));
         first = false;
         if (t->eval_loader && evaluating > 0 && step % evaluating == 0 && step < t->total_steps) SN_TRY(evaluate_and_record(t));
-        t->summary->interrupted = t->hooks && t->hooks->stop && *t->hooks->stop;
+        t->summary->interrupted = t->world.comm ? t->stop : t->hooks && t->hooks->stop && *t->hooks->stop;
         if ((saving > 0 && step % saving == 0) || t->summary->interrupted) {
             SN_TRY(save_checkpoint(t));
             saved = step;
@@ -175,13 +181,35 @@ static sn_status export_result(sn_training *t) {
     return s;
 }
 
+/* Where ranks are processes, rank 0 exports, and reads from the checkpoint just written what the others hold. */
+static sn_status export_saved(sn_training *t) {
+    sn_st saved;
+    char path[64];
+    snprintf(path, sizeof path, "checkpoint-%lld/state.safetensors", (long long)t->counters.batch_step);
+    char *file = sn_path_join(t->out_dir, path);
+    sn_status s = file ? sn_st_open(file, &saved) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    if (s == SN_OK) {
+        t->session.saved = &saved;
+        s = export_result(t);
+        t->session.saved = NULL;
+        sn_st_close(&saved);
+    }
+    sn_free(file);
+    return s;
+}
+
 static sn_status finish(sn_training *t) {
     sn_train_summary *s = t->summary;
-    SN_TRY(export_result(t));
+    uint64_t peaks[SN_RANKS_MOST], others = 0;
+    sn_world_gather(&t->world, &(uint64_t){sn_peak_rss_bytes()}, sizeof peaks[0], peaks);
+    for (int r = 1; r < t->world.size; r++) others += peaks[r];
+    if (t->world.rank) return SN_OK;
+    SN_TRY(t->world.comm ? export_saved(t) : export_result(t));
     s->tokens = t->counters.tokens;
     s->tokens_per_s = t->clock > 0 ? (double)t->clock_tokens / t->clock : 0;
     s->peak_bytes = sn_peak_rss_bytes();
     sn_metric items[] = {sn_metric_integer("planned_bytes", (int64_t)s->planned_bytes), sn_metric_integer("peak_bytes", (int64_t)s->peak_bytes),
+                         sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others)),
                          sn_metric_number("tokens_per_s", s->tokens_per_s), sn_metric_number("first_loss", s->first_loss),
                          sn_metric_number("last_loss", s->last_loss), sn_metric_number("eval_loss", s->eval_loss),
                          sn_metric_integer("steps", s->steps), sn_metric_integer("skipped", s->skipped), sn_metric_integer("tokens", s->tokens),
@@ -190,6 +218,28 @@ static sn_status finish(sn_training *t) {
     sn_status status = path ? sn_summary_write(path, items, sizeof items / sizeof items[0]) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
     sn_free(path);
     return status;
+}
+
+/* All ranks run the same collectives on the same data, or none starts. */
+static sn_status compare_ranks(const sn_training *t) {
+    uint32_t all[SN_RANKS_MOST], own = sn_crc32c(0, t->digest, strlen(t->digest));
+    own = sn_crc32c(own, &t->total_steps, sizeof t->total_steps);
+    for (int k = 0; k < t->session.plan->n_programs; k++) {
+        const sn_program *p = &t->session.plan->programs[k].program;
+        for (uint32_t i = 0; i < p->count; i++) {
+            const sn_instr *in = &p->instrs[i];
+            if (in->queue != SN_QUEUE_COMM) continue;
+            own = sn_crc32c(own, in->op, strlen(in->op));
+            own = sn_crc32c(own, in->name, strlen(in->name));
+            own = sn_crc32c(own, in->attrs.i, sizeof in->attrs.i);
+        }
+    }
+    if (!t->world.comm) return SN_OK;
+    sn_world_gather(&t->world, &own, sizeof own, all);
+    for (int r = 1; r < t->world.size; r++)
+        if (all[r] != all[0])
+            return sn_fail(SN_ERR_USAGE, "rank %d has another job than rank 0: other options, data or threads (here: %s, %lld steps)", r, t->digest, (long long)t->total_steps);
+    return SN_OK;
 }
 
 static sn_status run_training(sn_training *t, const char *data) {
@@ -201,26 +251,31 @@ static sn_status run_training(sn_training *t, const char *data) {
         t->recipe = t->own_recipe;
     }
     sn_options *fitted;
-    SN_TRY(sn_fit_training(t->model, t->recipe, &t->session, &fitted));
+    SN_TRY(sn_world_open(t->recipe, &t->world));
+    SN_TRY(sn_world_agree(&t->world, sn_fit_training(t->model, t->recipe, t->world.comm ? &t->world : NULL, &t->session, &fitted)));
     if (fitted) {
         sn_options_close(t->own_recipe);
         t->recipe = t->own_recipe = fitted;
     }
-    t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->session.cluster.mesh.size[SN_MESH_DP];
-    if (t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, t->session.plan);
     t->ranks = t->session.cluster.mesh.size[SN_MESH_DP];
+    t->first = t->summary->rank = t->world.rank;
+    t->here = t->world.comm ? 1 : t->ranks;
+    t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->here;
+    if (!t->world.rank && t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, t->session.plan);
     t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");
     t->accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps");
     t->cutoff = sn_options_int(t->recipe, "cutoff_len");
     t->scaled = !strcmp(sn_options_string(t->recipe, "precision"), "fp16");
     t->counters.loss_scale = t->scaled ? 65536 : 1;
     if (!t->session.device.map) return sn_fail(SN_ERR_USAGE, "device %s plans only", t->session.device.shape.name);
-    SN_TRY(sn_make_dirs(t->out_dir));
-    SN_TRY(check_disk(t));
+    SN_TRY(sn_world_make_dirs(&t->world, t->out_dir));
+    SN_TRY(sn_world_agree(&t->world, t->world.rank ? SN_OK : check_disk(t)));
     SN_TRY(sn_training_open_data(t, data));
-    SN_TRY(open_ranks(t));
+    SN_TRY(compare_ranks(t));
+    SN_TRY(sn_world_agree(&t->world, open_ranks(t)));
     SN_TRY(resume(t));
-    SN_TRY(open_records(t));
+    SN_TRY(sn_world_agree(&t->world, open_records(t)));
+    if (t->world.comm) t->world.comm->patience = sn_options_float(t->recipe, "rank_timeout");
     SN_TRY(train_loop(t, started));
     return finish(t);
 }
@@ -230,6 +285,11 @@ sn_status sn_train(sn_model *model, const sn_options *recipe, const char *data, 
     sn_training t = {.model = model, .recipe = recipe, .hooks = hooks, .summary = summary, .out_dir = out_dir};
     *summary = (sn_train_summary){.first_loss = NAN, .last_loss = NAN, .eval_loss = NAN};
     sn_status s = run_training(&t, data);
+    int rank = t.world.rank, size = t.world.size;
     close_training(&t);
-    return s;
+    sn_world_close(&t.world, s != SN_OK);
+    if (s == SN_OK || size <= 1) return s;
+    char text[1024];
+    snprintf(text, sizeof text, "%s", sn_error_text());
+    return sn_fail(s, "rank %d: %s", rank, text);
 }

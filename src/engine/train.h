@@ -20,17 +20,19 @@ typedef struct sn_train_summary {
     double start_seconds;               /* from the call to the beginning of the first step */
     int64_t steps, skipped, tokens;     /* updates applied; updates skipped (overflow, NaN guard); real tokens seen */
     bool interrupted;
+    int rank; /* among processes; only rank 0 writes and reports */
 } sn_train_summary;
 
 /* Fine-tunes or trains `model` on the file `data`; everything is written below out_dir: checkpoints, metrics.jsonl,
  * TensorBoard events, summary.json, and the adapter or the whole model. Fails before any allocation when the plan does
  * not fit the recipe's budget, and before step 0 when the disk has no room for the checkpoints. A model without
- * weights is initialised at random and needs a tokenizer only when the data is not ready-made ids. */
+ * weights is initialised at random and needs a tokenizer only when the data is not ready-made ids. Launched as one of several
+ * processes (run/launch.h) it is collective: each is one rank, and a failure of any ends all. */
 sn_status sn_train(sn_model *model, const sn_options *recipe, const char *data, const char *out_dir, const sn_train_hooks *hooks,
                    sn_train_summary *summary);
 
-/* Plans what sn_train would run, without data. */
-sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s);
+/* Plans what sn_train would run, without data. world (may be NULL) must outlive the session. */
+sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, sn_session *s);
 
 /* Rates for estimates: the recipe's device_shape, else what `snug probe` measured here; false: neither is known and they are guesses. */
 bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates);

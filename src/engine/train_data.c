@@ -8,7 +8,7 @@
 
 static sn_status open_dataset(sn_training *t, const char *path, sn_dataset **out) {
     sn_dataset_options o = {.path = path, .cutoff_len = t->cutoff, .encoder = t->model->tokenizer ? &t->encoder : NULL, .chat_template = t->chat_template, .eos_token = t->eos_text,
-                            .threads = t->session.device.shape.threads * t->ranks};
+                            .threads = t->session.device.shape.threads * t->here};
     SN_TRY(sn_dataset_open(&o, out));
     const sn_dataset_info *info = sn_dataset_get_info(*out);
     sn_info("%s: %llu rows, %llu tokens, %llu of them labels", path, (unsigned long long)info->rows, (unsigned long long)info->tokens,
@@ -50,7 +50,7 @@ static sn_status count_steps(sn_training *t) {
     return sn_schedule_from_options(t->recipe, t->total_steps, &t->schedule);
 }
 
-sn_status sn_training_open_data(sn_training *t, const char *data) {
+static sn_status open_data(sn_training *t, const char *data) {
     const char *eval_data = sn_options_string(t->recipe, "eval_data");
     bool split = sn_options_float(t->recipe, "eval_fraction") > 0;
     SN_TRY(open_tokenizer(t));
@@ -63,10 +63,18 @@ sn_status sn_training_open_data(sn_training *t, const char *data) {
         SN_TRY(open_loader(t, t->dataset, SN_DATA_EVAL, &t->eval_loader));
     }
     SN_TRY(count_steps(t));
-    snprintf(t->digest, sizeof t->digest, "data %016llx cutoff %lld batch %lldx%lldx%d packing %d shuffle %d seed %lld",
-             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)t->micro_rows, (long long)t->accumulation,
-             t->ranks, sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
+    /* Rows a step, however they are divided: the same rows in the same step on another number of ranks. */
+    snprintf(t->digest, sizeof t->digest, "data %016llx cutoff %lld batch %lld packing %d shuffle %d seed %lld",
+             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)(t->micro_rows * t->accumulation * t->ranks), sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
     return SN_OK;
+}
+
+/* Rank 0 opens first, so that an index is built once; the others then find it. */
+sn_status sn_training_open_data(sn_training *t, const char *data) {
+    sn_status s = t->world.rank ? SN_OK : open_data(t, data);
+    SN_TRY(sn_world_agree(&t->world, s));
+    s = t->world.rank ? open_data(t, data) : SN_OK;
+    return sn_world_agree(&t->world, s);
 }
 
 void sn_training_close_data(sn_training *t) {

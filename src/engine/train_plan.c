@@ -28,11 +28,12 @@ static uint64_t file_bytes(const sn_job *job, const sn_options *recipe) {
     return checkpoints * sn_checkpoint_bytes(job) + (adapters ? trained : all) + (sn_options_bool(recipe, "gguf") ? all : 0);
 }
 
-static sn_status plan_training(sn_session *s, sn_model *model, const sn_options *recipe, const char *stop_after) {
+static sn_status plan_training(sn_session *s, sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after) {
     int64_t rows = sn_options_int(recipe, "per_device_train_batch_size"), cutoff = sn_options_int(recipe, "cutoff_len"), tokens;
     *s = (sn_session){.model = model};
     SN_TRY(sn_session_machine(s, recipe));
     SN_TRY(sn_session_cluster(s, recipe));
+    SN_TRY(sn_session_join(s, recipe, world));
     if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
         return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
     if (cutoff > model->config->max_position && model->config->max_position > 0)
@@ -66,8 +67,8 @@ bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rat
     return found;
 }
 
-sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const char *stop_after, sn_session *s) {
-    sn_status status = plan_training(s, model, recipe, stop_after);
+sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, sn_session *s) {
+    sn_status status = plan_training(s, model, recipe, world, stop_after);
     if (status == SN_OK && !stop_after) status = sn_session_plan(s);
     if (status != SN_OK) sn_session_close(s);
     return status;

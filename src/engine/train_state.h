@@ -17,13 +17,16 @@ typedef struct sn_training {
     sn_train_summary *summary;
     const char *out_dir;
 
-    /* ranks: session[0] owns job and plan, the others have runs of their own */
-    int ranks;
-    sn_session session; /* of rank 0 */
-    sn_run **runs;
-    sn_plan **plans; /* by rank; the first is the session's */
+    /* Ranks first .. first + here - 1 are in this process: all, as threads, or one, where ranks are processes. The session owns
+     * job and plan of the first, the others have runs of their own. */
+    sn_world world;
+    int ranks, first, here;
+    sn_session session;
+    sn_run **runs;   /* of the ranks here */
+    sn_plan **plans; /* the first is the session's */
     sn_comm *comms;
-    sn_team *rank_team; /* a thread for each rank */
+    sn_team *rank_team; /* a thread for each rank here */
+    bool stop;          /* some rank was asked to end after this step */
     int program, program_next, update, evaluate; /* indices; update -1: part of program */
     sn_pid loss;
 

@@ -23,34 +23,45 @@ static void run_rank(void *context, int64_t rank, int member) {
 /* Runs a program on all ranks at once. */
 static sn_status run_all(sn_training *t, int program, int slot) {
     launch l = {.t = t, .program = program, .slot = slot};
-    sn_team_run(t->rank_team, t->ranks, run_rank, &l);
-    for (int r = 0; r < t->ranks; r++) SN_TRY(l.status[r]);
+    sn_team_run(t->rank_team, t->here, run_rank, &l);
+    for (int r = 0; r < t->here; r++) SN_TRY(l.status[r]);
     return SN_OK;
 }
 
 static void clear_loss(sn_training *t) {
-    for (int r = 0; r < t->ranks; r++) memset(sn_run_persistent(t->runs[r], t->loss), 0, 2 * sizeof(double));
+    for (int r = 0; r < t->here; r++) memset(sn_run_persistent(t->runs[r], t->loss), 0, 2 * sizeof(double));
 }
 
-/* Sums over ranks in rank order. */
-static void read_loss(const sn_training *t, double *sum, double *count) {
+/* Sums over ranks in rank order. On the way the ranks agree whether to stop. */
+static void read_loss(sn_training *t, double *sum, double *count) {
+    typedef struct report {
+        double loss[2];
+        int64_t stop;
+    } report;
+    report all[SN_RANKS_MOST];
+    const bool stop = t->hooks && t->hooks->stop && *t->hooks->stop;
+    for (int r = 0; r < t->here; r++) {
+        report *own = &all[t->first + r];
+        memcpy(own->loss, sn_run_persistent(t->runs[r], t->loss), sizeof own->loss);
+        own->stop = stop;
+    }
+    if (t->world.comm) sn_world_gather(&t->world, &all[t->first], sizeof(report), all);
     *sum = *count = 0;
     for (int r = 0; r < t->ranks; r++) {
-        const double *loss = sn_run_persistent(t->runs[r], t->loss);
-        *sum += loss[0];
-        *count += loss[1];
+        *sum += all[r].loss[0];
+        *count += all[r].loss[1];
+        t->stop |= all[r].stop != 0;
     }
 }
 
-/* Fills one micro-batch of every rank; *samples counts what is in it. */
-static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int slot, float scale, int64_t *samples, int64_t *tokens) {
-    *samples = 0;
-    for (int r = 0; r < t->ranks; r++) {
+/* Fills one micro-batch of every rank here. */
+static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int slot, float scale) {
+    for (int r = 0; r < t->here; r++) {
         sn_run *run = t->runs[r];
         int32_t *positions = sn_run_io(run, program, "positions", slot, NULL);
         sn_batch b = {.ids = sn_run_io(run, program, "ids", slot, NULL), .positions = positions,
                       .seq_start = sn_run_io(run, program, "seq_start", slot, NULL), .labels = sn_run_io(run, program, "labels", slot, NULL)};
-        SN_TRY(sn_loader_fill(loader, micro, r, &b));
+        SN_TRY(sn_loader_fill(loader, micro, t->first + r, &b));
         for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
             int64_t vocabulary = t->model->config->vocab_size;
             if (b.ids[i] < 0 || b.ids[i] >= vocabulary)
@@ -61,10 +72,8 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
         *(float *)sn_run_io(run, program, "scale", slot, NULL) = scale;
         uint32_t *key = sn_run_io(run, program, "key", slot, NULL);
         uint64_t seed = (uint64_t)sn_options_int(t->recipe, "seed");
-        int64_t row = (micro * t->ranks + r) * t->micro_rows * t->cutoff;
+        int64_t row = (micro * t->ranks + t->first + r) * t->micro_rows * t->cutoff;
         if (key) memcpy(key, (uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32), (uint32_t)t->counters.batch_step, (uint32_t)row}, 16);
-        *samples += b.samples;
-        *tokens += b.tokens;
     }
     return SN_OK;
 }
@@ -77,7 +86,7 @@ static void fill_hyper(sn_training *t, int program, double rate) {
     float hyper[8] = {(float)rate, (float)(1 - pow(sn_options_float(o, "adam_beta1"), step)), (float)(1 - pow(sn_options_float(o, "adam_beta2"), step)),
                       (float)(1 / t->counters.loss_scale), (float)step};
     memcpy(hyper + 5, words, sizeof words);
-    for (int r = 0; r < t->ranks; r++) memcpy(sn_run_io(t->runs[r], program, "hyper", 0, NULL), hyper, sizeof hyper);
+    for (int r = 0; r < t->here; r++) memcpy(sn_run_io(t->runs[r], program, "hyper", 0, NULL), hyper, sizeof hyper);
 }
 
 /* The first weight that is not finite throughout; NULL: none. */
@@ -130,8 +139,8 @@ static void after_update(sn_training *t) {
 sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     sn_step step;
     sn_data_cursor before = t->cursor;
-    *tokens = 0;
     SN_TRY(sn_loader_step(t->loader, &t->cursor, &step));
+    *tokens = step.tokens;
     if (step.label_tokens < 1) return sn_fail(SN_ERR_DATA, "step %llu holds no label", (unsigned long long)before.batch_step);
     clear_loss(t);
     float scale = (float)(t->counters.loss_scale / (double)step.label_tokens);
@@ -140,9 +149,8 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     fill_hyper(t, updating, t->step_rate);
     for (int64_t m = 0; m < t->accumulation; m++) {
         int program = m ? t->program_next : t->program, slot = (int)(m % 2);
-        int64_t samples;
-        SN_TRY(fill_inputs(t, t->loader, program, m, slot, scale, &samples, tokens));
-        if (m && !samples) continue; /* the last step of an epoch may be short */
+        if (m && !sn_loader_samples(t->loader, m)) continue; /* the last step of an epoch may be short */
+        SN_TRY(fill_inputs(t, t->loader, program, m, slot, scale));
         SN_TRY(run_all(t, program, slot));
     }
     double sum, count;
@@ -165,10 +173,9 @@ sn_status sn_training_evaluate(sn_training *t, double *loss) {
     double sum = 0, count = 0;
     for (;;) {
         sn_step step;
-        int64_t samples, tokens = 0;
         double part, labels;
         SN_TRY(sn_loader_step(t->eval_loader, &at, &step));
-        SN_TRY(fill_inputs(t, t->eval_loader, t->evaluate, 0, 0, 1, &samples, &tokens));
+        SN_TRY(fill_inputs(t, t->eval_loader, t->evaluate, 0, 0, 1));
         clear_loss(t);
         SN_TRY(run_all(t, t->evaluate, 0));
         read_loss(t, &part, &labels);

@@ -135,6 +135,9 @@ sn_status sn_loader_step(sn_loader *l, sn_data_cursor *at, sn_step *step);
  * step. Padding (the ends of rows, and whole rows of a small last step) has id 0 and position 0, and is its own sequence. */
 sn_status sn_loader_fill(sn_loader *l, int64_t micro, int64_t rank, sn_batch *b);
 
+/* Samples of one micro-batch of the last step chosen, over all ranks. */
+int64_t sn_loader_samples(const sn_loader *l, int64_t micro);
+
 /* The cursor before step `batch_step`, and the number of steps of an epoch. With packing both walk over the index. */
 sn_status sn_loader_seek(sn_loader *l, uint64_t batch_step, sn_data_cursor *at);
 sn_status sn_loader_steps(sn_loader *l, uint64_t epoch, uint64_t *steps);

@@ -175,6 +175,12 @@ sn_status sn_loader_fill(sn_loader *l, int64_t micro, int64_t rank, sn_batch *b)
     return SN_OK;
 }
 
+int64_t sn_loader_samples(const sn_loader *l, int64_t micro) {
+    int64_t rows = l->o.ranks * l->o.micro_rows, samples = 0;
+    for (size_t i = 0; i < l->count; i++) samples += l->placements[i].bin / rows == micro;
+    return samples;
+}
+
 sn_status sn_loader_steps(sn_loader *l, uint64_t epoch, uint64_t *steps) {
     uint64_t bins = (uint64_t)l->bins;
     *steps = l->rows / bins + (l->rows % bins != 0);

@@ -86,7 +86,7 @@ typedef struct sn_st_writer {
     size_t file_count, file_capacity;
     sn_names names, keys;
     sn_pool pool;
-    bool begun;
+    bool begun, joins;
 } sn_st_writer;
 
 sn_status sn_st_write_open(const char *path, sn_st_writer *w);
@@ -99,5 +99,12 @@ sn_status sn_st_write_begin(sn_st_writer *w);
 sn_status sn_st_write(sn_st_writer *w, size_t tensor, uint64_t from, const void *data, size_t n);
 /* Fails when a tensor lacks bytes (each byte counts once). */
 sn_status sn_st_write_finish(sn_st_writer *w);
+
+/* Several processes write one file: one begins and, when the others have left, finishes it; these add the same metadata and
+ * tensors, and join in place of begin (between the one's begin and finish, SN_ERR_FILE otherwise), write, and leave, which makes
+ * their bytes durable. The one that finishes counts for each tensor what others wrote. */
+sn_status sn_st_write_join(sn_st_writer *w);
+sn_status sn_st_write_leave(sn_st_writer *w);
+void sn_st_write_count(sn_st_writer *w, size_t tensor, uint64_t bytes);
 
 #endif

@@ -256,6 +256,43 @@ static void survives_failed_allocations(void **state) {
     }
 }
 
+/* As by two processes: one begins and finishes, the other joins and leaves. */
+static void two_writers(void **state) {
+    (void)state;
+    sn_st_writer a, b, c;
+    const float numbers[6] = {1, 2, 3, 4, 5, 6};
+    float read[6];
+    sn_st st;
+    sn_st_writer *const writers[] = {&a, &b, &c};
+    for (int i = 0; i < 3; i++) {
+        assert_ok(sn_st_write_open(file_path, writers[i]));
+        assert_ok(sn_st_add_tensor(writers[i], "x", SN_F32, SHAPE(2, 3)));
+    }
+    unlink(file_path);
+    assert_int_equal(sn_st_write_join(&b), SN_ERR_FILE); /* nobody has begun */
+    sn_st_write_close(&b);
+    assert_ok(sn_st_write_open(file_path, &b));
+    assert_ok(sn_st_add_tensor(&b, "x", SN_F32, SHAPE(2, 3)));
+    assert_ok(sn_st_add_tensor(&c, "y", SN_F32, SHAPE(2, 3)));
+    assert_ok(sn_st_write_begin(&a));
+    assert_int_equal(sn_st_write_join(&c), SN_ERR_FILE);
+    assert_non_null(strstr(sn_error_text(), "another process began it otherwise"));
+    sn_st_write_close(&c); /* leaves the file to the one that began it */
+    assert_ok(sn_st_write_join(&b));
+    assert_ok(sn_st_write(&a, 0, 0, numbers, 16));
+    assert_ok(sn_st_write(&b, 0, 16, numbers + 4, 8));
+    assert_ok(sn_st_write_leave(&b));
+    sn_st_write_close(&b);
+    assert_int_equal(sn_st_write_finish(&a), SN_ERR_USAGE); /* 16 of 24 bytes */
+    sn_st_write_count(&a, 0, 8);
+    assert_ok(sn_st_write_finish(&a));
+    sn_st_write_close(&a);
+    assert_ok(sn_st_open(file_path, &st));
+    assert_ok(sn_st_read(&st, sn_st_find(&st, "x"), 0, read, 24));
+    assert_memory_equal(read, numbers, 24);
+    sn_st_close(&st);
+}
+
 int main(void) {
     snprintf(folder, sizeof folder, "%s", test_dir("safetensors"));
     snprintf(file_path, sizeof file_path, "%s/x.safetensors", folder);
@@ -264,6 +301,7 @@ int main(void) {
         cmocka_unit_test(reads_python_file),
         cmocka_unit_test(round_trip),
         cmocka_unit_test(shards),
+        cmocka_unit_test(two_writers),
         cmocka_unit_test(malformed_index_refused),
         cmocka_unit_test(survives_failed_allocations),
     };

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -32,7 +33,7 @@ void sn_st_write_close(sn_st_writer *w) {
     for (size_t i = 0; i < w->file_count; i++) {
         if (w->files[i].fd >= 0) {
             close(w->files[i].fd);
-            unlink(w->files[i].temporary);
+            if (!w->joins) unlink(w->files[i].temporary);
         }
     }
     sn_free(w->files);
@@ -147,6 +148,20 @@ static sn_status header_text(const sn_st_writer *w, sn_st_tensor *const *order, 
     return SN_OK;
 }
 
+static sn_status create_file(const sn_st_out *f, const sn_str *head) {
+    SN_TRY(sn_file_write_at(f->fd, f->temporary, 0, head->data, head->size));
+    if (ftruncate(f->fd, (off_t)(head->size + f->bytes)))
+        return sn_fail(SN_ERR_FILE, "cannot make %s %" PRIu64 " bytes long: %s", f->temporary, head->size + f->bytes, strerror(errno));
+    return SN_OK;
+}
+
+static sn_status check_size(const sn_st_out *f, const sn_str *head) {
+    struct stat st;
+    if (fstat(f->fd, &st)) return sn_fail(SN_ERR_FILE, "cannot look at %s: %s", f->temporary, strerror(errno));
+    if ((uint64_t)st.st_size == head->size + f->bytes) return SN_OK;
+    return sn_fail(SN_ERR_FILE, "%s has %lld bytes, wanted %" PRIu64 ": another process began it otherwise", f->temporary, (long long)st.st_size, head->size + f->bytes);
+}
+
 static sn_status begin_file(sn_st_writer *w, sn_st_out *f, sn_st_tensor **order, size_t n) {
     sn_str head = {0};
     for (size_t i = 0; i < n; i++) {
@@ -155,11 +170,9 @@ static sn_status begin_file(sn_st_writer *w, sn_st_out *f, sn_st_tensor **order,
             return sn_fail(SN_ERR_SHAPE, "%s: tensor %s: the file's size overflows", f->path, order[i]->name);
     }
     sn_status s = header_text(w, order, n, &head);
-    if (s == SN_OK && (f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
-        s = sn_fail(SN_ERR_FILE, "cannot create %s: %s", f->temporary, strerror(errno));
-    if (s == SN_OK) s = sn_file_write_at(f->fd, f->temporary, 0, head.data, head.size);
-    if (s == SN_OK && ftruncate(f->fd, (off_t)(head.size + f->bytes)))
-        s = sn_fail(SN_ERR_FILE, "cannot make %s %" PRIu64 " bytes long: %s", f->temporary, head.size + f->bytes, strerror(errno));
+    if (s == SN_OK && (f->fd = open(f->temporary, w->joins ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+        s = sn_fail(SN_ERR_FILE, "cannot %s %s: %s", w->joins ? "open" : "create", f->temporary, strerror(errno));
+    if (s == SN_OK) s = w->joins ? check_size(f, &head) : create_file(f, &head);
     for (size_t i = 0; i < n; i++) order[i]->offset += head.size;
     sn_str_free(&head);
     return s;
@@ -197,6 +210,20 @@ sn_status sn_st_write(sn_st_writer *w, size_t tensor, uint64_t from, const void 
     w->written[tensor] += n;
     return SN_OK;
 }
+
+sn_status sn_st_write_join(sn_st_writer *w) {
+    w->joins = true;
+    return sn_st_write_begin(w);
+}
+
+sn_status sn_st_write_leave(sn_st_writer *w) {
+    for (size_t i = 0; i < w->file_count; i++) {
+        if (w->files[i].fd >= 0 && fsync(w->files[i].fd)) return sn_fail(SN_ERR_FILE, "cannot write %s: %s", w->files[i].temporary, strerror(errno));
+    }
+    return SN_OK;
+}
+
+void sn_st_write_count(sn_st_writer *w, size_t tensor, uint64_t bytes) { w->written[tensor] += bytes; }
 
 static sn_status write_index(const sn_st_writer *w) {
     sn_str text = {0}, path = {0};

@@ -67,11 +67,13 @@ static sn_vid moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, s
 }
 
 /* partial -> flat shard over the dp axis: every rank sums its shard in rank order. */
-static sn_vid sum_over_ranks(sn_graph *g, sn_vid v, int32_t unit) {
+static sn_vid sum_over_ranks(const mover *m, sn_vid v, int32_t unit) {
+    sn_graph *g = m->g;
     sn_attrs a = {0};
     a.i[SN_REDUCE_SCATTER_AXIS] = SN_MESH_DP;
     a.i[SN_REDUCE_SCATTER_UNIT] = unit;
     a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[SN_MESH_DP];
+    a.i[SN_REDUCE_SCATTER_COPIES] = m->cluster->processes;
     g->values[v].class_of = SN_CLASS_COMMUNICATION;
     sn_vid shard = moved(g, SN_OP_reduce_scatter, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
     if (shard != SN_NONE) g->values[shard].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = unit};
@@ -124,7 +126,7 @@ static sn_status move_split(mover *m, sn_nid id, sn_use *at, const sn_split_axis
     sn_graph *g = m->g;
     sn_split_axis from = g->values[at->value].result.axis[SN_MESH_DP];
     if (from.kind == SN_PARTIAL) {
-        at->value = sum_over_ranks(g, at->value, sn_is_flat(to) ? to->unit : COMM_UNIT);
+        at->value = sum_over_ranks(m, at->value, sn_is_flat(to) ? to->unit : COMM_UNIT);
         if (at->value != SN_NONE && to->kind == SN_WHOLE) at->value = gather(g, at->value);
     } else if (sn_is_flat(&from) && to->kind == SN_WHOLE) {
         sn_vid found = recall(m, at, g->values[at->value].dtype, &g->nodes[id], false);

@@ -12,6 +12,7 @@
 /* The machine as far as graphs need it: which tiers the device addresses without a copy, and how many ranks there are. */
 typedef struct sn_cluster {
     uint32_t addresses; /* bit t: the device reads and writes tier t directly */
+    bool processes;     /* ranks are processes: their bytes are copied, not read in place */
     sn_mesh mesh;
 } sn_cluster;
 

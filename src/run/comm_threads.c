@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,14 +28,31 @@ static void barrier(group *g) {
     while (atomic_load(&g->round) == round) syscall(SYS_futex, (unsigned *)&g->round, FUTEX_WAIT_PRIVATE, round, NULL, NULL, 0);
 }
 
-static void publish(sn_comm *c, const void *mine, const void **peers) {
+static void publish(sn_comm *c, const void *mine) {
     group *g = c->state;
     g->pointers[c->rank] = mine;
     barrier(g);
-    for (int r = 0; r < g->size; r++) peers[r] = g->pointers[r];
 }
 
 static void done(sn_comm *c) { barrier(c->state); }
+
+static void all_to_all(sn_comm *c, const void *send, const size_t *at, const size_t *bytes, void *room, const void **pieces) {
+    const group *g = c->state;
+    (void)bytes;
+    (void)room;
+    publish(c, send);
+    for (int r = 0; r < g->size; r++) pieces[r] = (const char *)g->pointers[r] + at[c->rank];
+}
+
+static void all_gather(sn_comm *c, const void *mine, const size_t *at, void *out) {
+    const group *g = c->state;
+    publish(c, mine);
+    for (int r = 0; r < g->size; r++) {
+        char *to = (char *)out + at[r];
+        if (at[r + 1] > at[r] && to != g->pointers[r]) memcpy(to, g->pointers[r], at[r + 1] - at[r]);
+    }
+    done(c);
+}
 
 sn_status sn_comm_threads_new(int n, sn_comm **comms) {
     group *g = sn_alloc_zero(1, sizeof *g + (size_t)n * sizeof g->pointers[0]);
@@ -45,7 +63,8 @@ sn_status sn_comm_threads_new(int n, sn_comm **comms) {
         return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d ranks", n);
     }
     g->size = n;
-    for (int r = 0; r < n; r++) (*comms)[r] = (sn_comm){.rank = r, .size = n, .publish = publish, .done = done, .state = g};
+    for (int r = 0; r < n; r++)
+        (*comms)[r] = (sn_comm){.rank = r, .size = n, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .state = g};
     return SN_OK;
 }
 

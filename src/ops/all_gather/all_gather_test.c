@@ -40,7 +40,7 @@ static void every_rank_gets_all(void **state) {
                     const int64_t n = sizes[s], shard = sn_shard(n, units[u], ranks);
                     job j;
                     for (int r = 0; r < ranks; r++) j.calls[r] = call(test_forms[a], sn_shape_of(n), units[u], ranks, r, s % 2);
-                    test_ranks(ranks, run_rank, &j);
+                    test_ranks(ranks, false, run_rank, &j);
                     for (int64_t i = 0; i < n; i++)
                         for (int r = 0; r < ranks; r++)
                             assert_true(op_get(whole(&j.calls[r]), i) == op_get(&j.calls[i / shard].in[0], i % shard));
@@ -61,7 +61,7 @@ static void in_place(void **state) { /* x is this rank's part of the whole itsel
         own[r] = c->in[0].data;
         c->in[0].data = (float *)c->in[1].data + shard * r;
     }
-    test_ranks(RANKS, run_rank, &j);
+    test_ranks(RANKS, false, run_rank, &j);
     for (int r = 0; r < RANKS; r++)
         for (int64_t i = 0; i < N; i++) assert_true(op_get(&j.calls[r].in[1], i) == (double)(i / shard * 10000 + i));
     for (int r = 0; r < RANKS; r++) {
@@ -78,7 +78,7 @@ static void blocks(void **state) { /* a quantised weight, in rows */
         memset(j.calls[r].in[0].data, r + 1, sn_tensor_bytes(&j.calls[r].in[0]));
     }
     assert_int_equal(j.calls[0].out[0].shape.rank, 2);
-    test_ranks(3, run_rank, &j);
+    test_ranks(3, false, run_rank, &j);
     for (int r = 0; r < 3; r++) {
         const uint8_t *bytes = j.calls[r].out[0].data;
         for (size_t i = 0; i < 8 * 20; i++) assert_int_equal(bytes[i], i / 60 + 1);

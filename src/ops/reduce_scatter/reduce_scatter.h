@@ -8,7 +8,8 @@
 enum {
     SN_REDUCE_SCATTER_AXIS = 0, /* int: sn_mesh_axis */
     SN_REDUCE_SCATTER_UNIT = 1, /* int: elements that stay together */
-    SN_REDUCE_SCATTER_RANKS = 2 /* int: of the mesh axis, for the cost */
+    SN_REDUCE_SCATTER_RANKS = 2, /* int: of the mesh axis */
+    SN_REDUCE_SCATTER_COPIES = 3 /* int: 1: the comm copies (program/comm.h), so that summands of other ranks need scratch */
 };
 
 extern const sn_kernel sn_reduce_scatter_cpu[];

@@ -1,0 +1,154 @@
+#define _GNU_SOURCE
+#include "engine/world.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/system.h"
+
+/* Before step 0 ranks may wait long for one that reads a data set for the first time. */
+enum { START_PATIENCE = 6 * 3600, WARM_BYTES = 1 << 20 };
+
+/* Moves enough bytes between all ranks that the library has made its buffers. */
+static sn_status warm(sn_comm *c) {
+    size_t at[SN_RANKS_MOST + 1];
+    for (int r = 0; r <= c->size; r++) at[r] = (size_t)r * (WARM_BYTES / (size_t)c->size);
+    char *out = sn_alloc_zero(1, WARM_BYTES);
+    if (!out) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d bytes", WARM_BYTES);
+    c->all_gather(c, out + at[c->rank], at, out);
+    sn_free(out);
+    return SN_OK;
+}
+
+/* Where a rank may run. */
+typedef struct place {
+    uint64_t host;
+    cpu_set_t cpus;
+} place;
+
+static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a */
+    for (; *text; text++) h = (h ^ (uint8_t)*text) * 0x100000001b3;
+    return h;
+}
+
+/* The name, and what the kernel drew at its start: containers of one machine may share either. */
+static uint64_t host(void) {
+    char name[256] = "", *id = NULL;
+    size_t n;
+    gethostname(name, sizeof name - 1);
+    uint64_t h = hash(0xcbf29ce484222325, name);
+    if (sn_file_read_all("/proc/sys/kernel/random/boot_id", 64, &id, &n) == SN_OK) h = hash(h, id);
+    sn_free(id);
+    return h;
+}
+
+/* Who is on this machine, and who shares its processors. */
+static sn_status find_neighbours(sn_world *w) {
+    place own = {.host = host()}, *all = sn_alloc_zero((size_t)w->size, sizeof *all);
+    int online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!all) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks");
+    if (sched_getaffinity(0, sizeof own.cpus, &own.cpus)) CPU_SET(0, &own.cpus);
+    sn_world_gather(w, &own, sizeof own, all);
+    w->local = w->sharing = 0;
+    for (int r = 0; r < w->size; r++) {
+        cpu_set_t both;
+        CPU_AND(&both, &own.cpus, &all[r].cpus);
+        w->local += all[r].host == own.host;
+        w->sharing += all[r].host == own.host && CPU_COUNT(&both) > 0;
+    }
+    if (CPU_COUNT(&own.cpus) < online / w->local)
+        sn_warn("the launcher has bound this rank to %d of %d processors; with Open MPI, --bind-to none gives it its share of all",
+                CPU_COUNT(&own.cpus), online);
+    sn_free(all);
+    return SN_OK;
+}
+
+static sn_status measure(sn_world *w, uint64_t before) {
+    uint64_t all[SN_RANKS_MOST], after;
+    SN_TRY(warm(w->comm));
+    after = sn_rss_bytes();
+    sn_world_gather(w, &(uint64_t){after > before ? after - before : 0}, sizeof after, all);
+    for (int r = 0; r < w->size; r++)
+        if (all[r] > w->reserved) w->reserved = all[r];
+    return SN_OK;
+}
+
+sn_status sn_world_open(const sn_options *recipe, sn_world *out) {
+    sn_launch launch;
+    *out = (sn_world){.size = 1, .local = 1, .sharing = 1};
+    SN_TRY(sn_launch_find(&launch));
+    if (launch.size == 1) return SN_OK;
+    if (sn_options_int(recipe, "thread_ranks") > 1)
+        return sn_fail(SN_ERR_USAGE, "thread_ranks is %lld, but %s says that there are %d processes already, a rank each",
+                       (long long)sn_options_int(recipe, "thread_ranks"), launch.from, launch.size);
+    uint64_t before = sn_rss_bytes();
+    SN_TRY(sn_comm_mpi_open(&launch, &out->comm));
+    out->rank = launch.rank;
+    out->size = launch.size;
+    out->comm->patience = START_PATIENCE;
+    if (out->rank) sn_log_set_level(SN_LOG_NONE);
+    SN_TRY(find_neighbours(out));
+    return measure(out, before);
+}
+
+void sn_world_close(sn_world *w, bool failed) {
+    if (w->comm) w->comm->close(w->comm, failed);
+    w->comm = NULL;
+}
+
+void sn_world_gather(const sn_world *w, const void *mine, size_t bytes, void *all) {
+    size_t at[SN_RANKS_MOST + 1];
+    for (int r = 0; r <= w->size; r++) at[r] = (size_t)r * bytes;
+    if (w->comm) w->comm->all_gather(w->comm, mine, at, all);
+    else memcpy(all, mine, bytes);
+}
+
+void sn_world_share(const sn_world *w, void *data, size_t bytes) {
+    size_t at[SN_RANKS_MOST + 1] = {0};
+    for (int r = 1; r <= w->size; r++) at[r] = bytes;
+    if (w->comm) w->comm->all_gather(w->comm, data, at, data);
+}
+
+sn_status sn_world_agree(const sn_world *w, sn_status mine) {
+    int32_t all[SN_RANKS_MOST], own = (int32_t)mine;
+    if (!w->comm) return mine;
+    sn_world_gather(w, &own, sizeof own, all);
+    for (int r = 0; mine == SN_OK && r < w->size; r++)
+        if (all[r] != SN_OK) return sn_fail((sn_status)all[r], "rank %d failed (%s)", r, sn_status_name((sn_status)all[r]));
+    return mine;
+}
+
+uint64_t sn_world_least(const sn_world *w, uint64_t mine) {
+    uint64_t all[SN_RANKS_MOST];
+    sn_world_gather(w, &mine, sizeof mine, all);
+    for (int r = 0; r < w->size; r++)
+        if (all[r] < mine) mine = all[r];
+    return mine;
+}
+
+/* Rank 0 leaves a file of a name that only this job knows; the others look for it. */
+sn_status sn_world_make_dirs(const sn_world *w, const char *path) {
+    if (!w->comm) return sn_make_dirs(path);
+    char name[64] = "", *file;
+    sn_status s = SN_OK;
+    if (!w->rank) {
+        snprintf(name, sizeof name, ".ranks-%ld-%lld", (long)getpid(), (long long)time(NULL));
+        s = sn_make_dirs(path);
+    }
+    sn_world_share(w, name, sizeof name);
+    if (!(file = sn_path_join(path, name))) s = sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    if (s == SN_OK && !w->rank) s = sn_file_replace(file, name, strlen(name));
+    s = sn_world_agree(w, s);
+    if (s == SN_OK && !sn_path_exists(file))
+        s = sn_fail(SN_ERR_FILE, "%s is not the folder that rank 0 has made: every rank has to see the same one", path);
+    s = sn_world_agree(w, s);
+    if (!w->rank && file) unlink(file);
+    sn_free(file);
+    return s;
+}
