@@ -62,6 +62,10 @@ static const struct {
     {"packing=on per_device_train_batch_size=1 optimizer=sgd momentum=0.9", TINY_LLAMA},
     {"lora=on lora_dropout=0.2 precision=bf16 moment_dtype=bf16 gradient_accumulation_steps=2 recompute=all", TINY_LLAMA},
     {"precision=fp16 lr_scheduler_type=linear thread_ranks=2", TINY_GPT2},
+    {"optimizer=adamw_8bit precision=bf16 thread_ranks=2 zero_stage=2", TINY_LLAMA},
+    {"optimizer=adafactor weight_decay=0.1 lr_scheduler_type=linear", TINY_LLAMA},
+    {"optimizer=lion moment_dtype=bf16 gradient_accumulation_steps=2", TINY_LLAMA},
+    {"optimizer=muon weight_decay=0.1", TINY_GPT2},
 };
 
 /* 7 rows, 2 a step: an epoch of 4 steps, so that 4 and 8 are its edges. */

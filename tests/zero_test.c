@@ -158,6 +158,15 @@ static void forms(void **state) {
     check(odd_llama(), "moment_dtype=bf16 max_grad_norm=0.1");
     check(odd_llama(), "precision=fp16 optimizer=sgd momentum=0.9");
 }
+/* 8-bit states are cut at whole blocks; rules that need whole matrices keep those, and split what is left. */
+static void small_states(void **state) {
+    (void)state;
+    check(odd_llama(), "optimizer=adamw_8bit weight_decay=0.1");
+    check(odd_llama(), "optimizer=adamw_8bit precision=bf16");
+    check(odd_llama(), "optimizer=lion moment_dtype=bf16");
+    check(odd_llama(), "optimizer=adafactor precision=bf16");
+    check(odd_llama(), "optimizer=muon weight_decay=0.1");
+}
 static void adapters(void **state) {
     (void)state;
     check(odd_llama(), "lora=on lora_rank=130 lora_dropout=0.1 recompute=selective");
@@ -189,7 +198,7 @@ static void bytes_fall(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(adapters), cmocka_unit_test(gpt2),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(small_states), cmocka_unit_test(adapters), cmocka_unit_test(gpt2),
                                        cmocka_unit_test(bytes_fall)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,12 @@
 #include "support/support.h"
 
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -116,10 +121,46 @@ static void json_strings(void **state) {
     sn_str_free(&s);
 }
 
+static void allocate(void *context, int64_t task, int member) {
+    (void)task, (void)member;
+    sn_free(sn_alloc(1));
+    usleep(1000); /* so that the other member has its turn */
+    (void)context;
+}
+
+static void forbid_and_run(sn_team *t) {
+    sn_alloc_forbid(true);
+    sn_team_run(t, 8, allocate, NULL);
+}
+
+/* An allocation while a program runs, by its thread or by a member of its team, ends the process. */
+static void a_program_allocates_nothing(void **state) {
+    (void)state;
+    sn_team *teams[2] = {NULL};
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (!child) {
+            struct rlimit none = {0};
+            setrlimit(RLIMIT_CORE, &none);
+            signal(SIGABRT, SIG_DFL);
+            if (!freopen("/dev/null", "w", stderr) || sn_team_open(i + 1, NULL, &teams[i]) != SN_OK) _exit(1);
+            forbid_and_run(teams[i]);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+    assert_false(sn_alloc_forbid(true));
+    assert_true(sn_alloc_forbid(false));
+    sn_free(sn_alloc(1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_known_answers), cmocka_unit_test(hashes),
         cmocka_unit_test(checked_sizes),        cmocka_unit_test(team_runs_each_task_once), cmocka_unit_test(late_members_take_nothing),
+        cmocka_unit_test(a_program_allocates_nothing),
         cmocka_unit_test(file_replaced_whole),  cmocka_unit_test(json_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

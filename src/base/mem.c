@@ -1,5 +1,6 @@
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,8 +9,16 @@
 
 static atomic_long fail_at = -1;
 static atomic_long calls;
+static _Thread_local bool forbidden;
+
+bool sn_alloc_forbid(bool on) {
+    bool before = forbidden;
+    forbidden = on;
+    return before;
+}
 
 static bool must_fail(void) {
+    assert(!forbidden);
     atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
     if (atomic_load_explicit(&fail_at, memory_order_relaxed) < 0) return false;
     return atomic_fetch_sub(&fail_at, 1) == 0;

@@ -29,6 +29,7 @@ struct sn_team {
      * for the tasks, not for the members. */
     _Atomic(sn_task_fn) fn;
     _Atomic(void *) context;
+    atomic_bool forbids; /* the caller may not allocate, so neither may its members */
     atomic_uint n_tasks;
     _Alignas(64) atomic_uint round;     /* raised once for each call; futex word */
     _Alignas(64) atomic_ullong ticket;  /* round << 32 | next task */
@@ -60,7 +61,9 @@ static void run_tasks(sn_team *t, int index) {
         void *context = atomic_load_explicit(&t->context, memory_order_relaxed);
         if (task >= n) return;
         if (!atomic_compare_exchange_weak_explicit(&t->ticket, &ticket, ticket + 1, memory_order_acq_rel, memory_order_acquire)) continue;
+        bool before = sn_alloc_forbid(atomic_load_explicit(&t->forbids, memory_order_relaxed));
         fn(context, task, index);
+        sn_alloc_forbid(before);
         if (atomic_fetch_add_explicit(&t->done, 1, memory_order_acq_rel) + 1 == n && index != 0) futex_wake(&t->done);
     }
 }
@@ -140,6 +143,9 @@ static void run_round(sn_team *t, unsigned n, sn_task_fn fn, void *context) {
     atomic_store_explicit(&t->n_tasks, n, memory_order_release);
     atomic_store_explicit(&t->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&t->context, context, memory_order_relaxed);
+    bool forbids = sn_alloc_forbid(false);
+    sn_alloc_forbid(forbids);
+    atomic_store_explicit(&t->forbids, forbids, memory_order_relaxed);
     atomic_store_explicit(&t->done, 0, memory_order_relaxed);
     atomic_store_explicit(&t->ticket, round << 32, memory_order_release);
     atomic_fetch_add_explicit(&t->round, 1, memory_order_release);

@@ -44,7 +44,7 @@ static bool advance(const search_space *s, candidate *c) {
     return c->divide <= s->rows;
 }
 
-/* Sets the candidate's kind. False where it is not worth planning: a choice is what the recipe says already, more than two
+/* Sets the candidate's kind. False where it is not worth planning: a choice is what the recipe says already or makes no sense beside it, more than two
  * forms change at once, or forms and micro-batches change and an exact choice is neither as it is nor the one that saves
  * most. */
 static bool worth_planning(const search_space *s, const sn_options *recipe, candidate *c) {
@@ -55,6 +55,7 @@ static bool worth_planning(const search_space *s, const sn_options *recipe, cand
         if (!c->taken[i]) continue;
         const sn_choice *choice = &s->passes[i]->choices[c->taken[i] - 1];
         if (sn_options_is(recipe, choice->key, choice->value)) return false;
+        if (s->passes[i]->offers && !s->passes[i]->offers(recipe, choice)) return false;
         if (choice->kind > c->kind) c->kind = choice->kind;
         forms += choice->kind == SN_CHOICE_LOSSY;
         between |= choice->kind == SN_CHOICE_EXACT && c->taken[i] < s->passes[i]->n_choices;

@@ -68,6 +68,8 @@ typedef struct sn_persistent {
     int32_t layer;    /* block number; -1: outside the blocks */
     sn_source source;
     sn_pid parent;    /* of a gradient, state or master: its weight; SN_NONE otherwise */
+    int32_t state_run; /* of a state: not 0: one element for each run of so many elements of the flattened parent (a block's scale) */
+    bool rests_whole;  /* what changes it needs all of it: it never rests in shards */
     sn_pid adapter_of; /* of a weight that an adapter adds beside another: that one; SN_NONE: it is the model's own */
     sn_adapter_part adapter_part; /* these two: of a weight with adapter_of */
     float adapter_scale;

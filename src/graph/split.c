@@ -94,17 +94,24 @@ static bool infer_flat(sn_graph *g, sn_node *n, int a, const sn_op *op, const ch
     int which, count;
     sn_split_axis flat;
     if (!find_flat(g, n, a, &which, &flat)) return false;
-    if (op->flat_run && which == 0 && flat.unit % op->flat_run == 0) {
+    if (op->flat_run && n->n_out && which == 0 && flat.unit % op->flat_run == 0) {
         flat.unit /= op->flat_run;
         g->values[n->out[0]].result.axis[a] = flat;
         return true;
     }
     if (!axes || !elementwise(n, axes, which)) return false;
     const char *letters = letters_of(axes, n->n_in, which, &count);
+    if (op->flat_runs_in && flat.unit % op->flat_run) return false;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i].value == SN_NONE) continue;
         bool same = alike(axes, n->n_in, i, letters, count);
         sn_split_axis x = arriving(g, n, i, a);
+        if (op->flat_runs_in >> i & 1) {
+            sn_split_axis runs = flat;
+            runs.unit /= op->flat_run;
+            if (!sn_is_flat(&x)) want(g, n, i, a, runs);
+            continue;
+        }
         if (same && !sn_is_flat(&x)) want(g, n, i, a, flat);
         if (!same && x.kind != SN_WHOLE) want(g, n, i, a, (sn_split_axis){.kind = SN_WHOLE});
     }

@@ -41,6 +41,7 @@ typedef struct sn_option {
     const char *help;
     sn_option_kind kind;
     const char *choices; /* CHOICE: "linear,cosine" */
+    const char *also;    /* CHOICE: "cos=cosine": names that others use for some of them; may be NULL */
     double least, most;  /* INT and FLOAT: allowed range, where has_* says so */
     bool has_least, has_most;
     const char *deepspeed; /* where DeepSpeed's JSON says the same, comma-separated: "zero_optimization.stage". An item of an array is

@@ -302,7 +302,7 @@ static void dump_reads_back(void **state) {
 static void other_spellings(void **state) {
     (void)state;
     static const sn_option options_b[] = {
-        {.key = "precision", .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .default_text = "f32"},
+        {.key = "precision", .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .also = "float32=f32,bfloat16=bf16", .default_text = "f32"},
         {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "none"}};
     static const sn_option_group more = SN_OPTION_GROUP("More", options_b);
     const sn_option_group *all[] = {&more};
@@ -321,6 +321,11 @@ static void other_spellings(void **state) {
     assert_string_equal(sn_options_string(other, "precision"), "fp16");
     assert_string_equal(sn_options_string(other, "recompute"), "all");
     assert_int_equal(sn_options_read_recipe_text(other, "r", "bf16: perhaps\n", 14), SN_ERR_USAGE);
+    assert_ok(sn_options_read_recipe_text(other, "r", "precision: float32\n", 19));
+    assert_string_equal(sn_options_string(other, "precision"), "f32");
+    assert_true(sn_options_is(other, "precision", "float32") && sn_options_is(other, "precision", "f32"));
+    assert_int_equal(sn_options_read_recipe_text(other, "r", "precision: float\n", 17), SN_ERR_USAGE);
+    assert_int_equal(sn_options_read_recipe_text(other, "r", "precision: float32=f32\n", 23), SN_ERR_USAGE);
     setenv("SNUG_BF16", "1", 1);
     assert_ok(sn_options_read_environment(other));
     unsetenv("SNUG_BF16");

@@ -58,11 +58,21 @@ static bool parse_float(const sn_option *o, const char *text, double *out) {
     return end != text && !*end && isfinite(*out) && in_range(o, *out);
 }
 
-static bool parse_choice(const sn_option *o, const char *text) {
-    size_t n = strlen(text);
+/* Replaces a further name of a choice by the choice; *length: of the text. */
+static bool parse_choice(const sn_option *o, const char **text, size_t *length) {
+    size_t n = *length = strlen(*text);
     for (const char *c = o->choices; *c;) {
         size_t m = strcspn(c, ",");
-        if (m == n && !memcmp(c, text, n)) return true;
+        if (m == n && !memcmp(c, *text, n)) return true;
+        c += m + (c[m] == ',');
+    }
+    for (const char *c = o->also ? o->also : ""; *c;) {
+        size_t name = strcspn(c, "="), m = strcspn(c, ",");
+        if (name == n && !memcmp(c, *text, n)) {
+            *text = c + name + 1;
+            *length = m - name - 1;
+            return true;
+        }
         c += m + (c[m] == ',');
     }
     return false;
@@ -111,6 +121,7 @@ static sn_status refuse(const sn_option *o, const char *text, const char *where)
 
 sn_status sn_option_parse(const sn_option *o, const char *text, bool append, const char *where, sn_option_value *v) {
     sn_option_value n = {.set = true, .budget = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    size_t length = strlen(text);
     bool good = true, sum = append && o->kind == SN_OPTION_LIST && v->set;
     switch (o->kind) {
     case SN_OPTION_FLAG:
@@ -120,7 +131,7 @@ sn_status sn_option_parse(const sn_option *o, const char *text, bool append, con
         break;
     case SN_OPTION_INT: good = parse_int(o, text, &n.integer); break;
     case SN_OPTION_FLOAT: good = parse_float(o, text, &n.number); break;
-    case SN_OPTION_CHOICE: good = parse_choice(o, text); break;
+    case SN_OPTION_CHOICE: good = parse_choice(o, &text, &length); break;
     case SN_OPTION_BYTES: good = sn_bytes_parse(text, &n.budget.bare); break;
     case SN_OPTION_BUDGET: good = parse_budget(text, &n.budget); break;
     case SN_OPTION_STRING:
@@ -129,7 +140,7 @@ sn_status sn_option_parse(const sn_option *o, const char *text, bool append, con
     if (!good) return refuse(o, text, where);
     sn_str joined = {0};
     if (sum && *v->text) sn_str_printf(&joined, "%s,", v->text);
-    sn_str_add(&joined, text);
+    sn_str_printf(&joined, "%.*s", (int)length, text);
     sn_status s = joined.failed ? sn_fail(SN_ERR_NO_MEMORY, "%s: cannot keep the value", where) : SN_OK;
     n.text = joined.data;
     if (s == SN_OK && o->kind == SN_OPTION_LIST) s = add_items(&n, n.text);

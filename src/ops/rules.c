@@ -86,6 +86,28 @@ sn_vid sn_in_form(sn_graph *g, sn_vid v, sn_dtype form) {
     return sn_append1(g, SN_OP_cast, &(sn_attrs){.i = {form}}, 1, &v, NULL);
 }
 
+sn_status sn_need_state(const char *op, const sn_call *c, int i, const char *arg) {
+    SN_TRY(sn_need_shape(op, c, i, arg, &c->in[0].shape));
+    if (c->in[i].dtype == SN_F32 || c->in[i].dtype == SN_BF16) return SN_OK;
+    return sn_fail(SN_ERR_SHAPE, "%s: %s must be f32 or bf16, found %s", op, arg, sn_dtype_name(c->in[i].dtype));
+}
+
+sn_status sn_need_update(const char *op, const sn_call *c, int hyper, int clip, int w16) {
+    const sn_shape eight = sn_shape_of(8), four = sn_shape_of(4);
+    SN_TRY(sn_need_any(op, c, 0, "w"));
+    SN_TRY(sn_need_state(op, c, 0, "w"));
+    SN_TRY(sn_need_shape(op, c, 1, "g", &c->in[0].shape));
+    SN_TRY(sn_need_float(op, c, 1, "g"));
+    SN_TRY(sn_need_shape(op, c, hyper, "hyper", &eight));
+    SN_TRY(sn_need_form(op, c, hyper, "hyper", SN_F32));
+    SN_TRY(sn_need_shape(op, c, clip, "clip", &four));
+    SN_TRY(sn_need_form(op, c, clip, "clip", SN_F32));
+    if (!sn_has(c, w16)) return SN_OK;
+    SN_TRY(sn_need_shape(op, c, w16, "w16", &c->in[0].shape));
+    if (c->in[w16].dtype == SN_BF16 || c->in[w16].dtype == SN_F16) return SN_OK;
+    return sn_fail(SN_ERR_SHAPE, "%s: w16 must be bf16 or f16, found %s", op, sn_dtype_name(c->in[w16].dtype));
+}
+
 sn_cost sn_cost_each(const sn_call *c, double flops_an_element, uint32_t mutates) {
     sn_cost cost = {.flops = flops_an_element * (double)sn_elements(&c->in[0])};
     for (int i = 0; i < c->n_in; i++)

@@ -26,6 +26,11 @@ bool sn_accepts_float(const sn_call *c, int input, sn_dtype form); /* every inpu
 sn_vid sn_in(const sn_node *n, int i);
 sn_vid sn_in_form(sn_graph *g, sn_vid v, sn_dtype form);
 
+/* Of an update of weights: w (input 0, f32 or bf16), its gradient (1), hyper, clip, and the 16-bit copy of w, which may be absent. */
+sn_status sn_need_update(const char *op, const sn_call *c, int hyper, int clip, int w16);
+/* A state like w: its shape, f32 or bf16. */
+sn_status sn_need_state(const char *op, const sn_call *c, int i, const char *arg);
+
 /* Arithmetic by element of input 0; bytes of every argument once, and of the inputs in `mutates` twice. */
 sn_cost sn_cost_each(const sn_call *c, double flops_an_element, uint32_t mutates);
 

@@ -47,6 +47,7 @@ typedef struct sn_pass {
     const sn_choice *choices;
     size_t n_choices;
     bool (*decided)(const sn_options *recipe); /* may be NULL: never */
+    bool (*offers)(const sn_options *recipe, const sn_choice *choice); /* whether a choice makes sense beside the recipe; NULL: always */
     const char *deepspeed_hints; /* keys of DeepSpeed's JSON that tune what the plan decides here: see io/options.h; NULL: none */
     const sn_conflict *conflicts;
     size_t n_conflicts;

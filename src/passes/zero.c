@@ -20,11 +20,14 @@ static int stage_of(const sn_persistent *e) {
     }
 }
 
+/* Elements that stay together: a parameter's unit, or what a state holds for one. */
+static int32_t unit_of(const sn_persistent *e) { return e->state_run ? UNIT / e->state_run : UNIT; }
+
 /* A value of one unit would rest on one rank alone and save nothing that counts: it stays whole. */
 static bool worth_it(const sn_persistent *e) {
     int64_t n = 1;
     for (int i = 0; i < e->shape.rank; i++) n *= e->shape.d[i];
-    return n > UNIT;
+    return n > unit_of(e) && !e->rests_whole;
 }
 
 static void set_rest(sn_job *job, sn_pid p, sn_split_axis axis) {
@@ -44,7 +47,7 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     if (!stage || cluster->mesh.size[SN_MESH_DP] <= 1) return SN_OK;
     for (size_t p = 0; p < job->n_persistent; p++)
         if (stage_of(&job->persistent[p]) <= stage && worth_it(&job->persistent[p]))
-            set_rest(job, (sn_pid)p, (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = UNIT});
+            set_rest(job, (sn_pid)p, (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = unit_of(&job->persistent[p])});
     return SN_OK;
 }
 

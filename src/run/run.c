@@ -121,7 +121,9 @@ static void *queue_main(void *arg) {
     for (unsigned round = 1;; round++) {
         wait_until(&q->go, round);
         if (atomic_load(&run->stop)) return NULL;
+        sn_alloc_forbid(true);
         walk(run, q->index);
+        sn_alloc_forbid(false);
         atomic_fetch_add(&run->idle, 1);
         wake(&run->idle);
     }
@@ -204,7 +206,9 @@ sn_status sn_run_program(sn_run *run, int index, int slot) {
         raise_to(&run->queues[q].go, atomic_load(&run->queues[q].go) + 1);
         others++;
     }
+    bool before = sn_alloc_forbid(true);
     walk(run, SN_QUEUE_COMPUTE);
+    sn_alloc_forbid(before);
     if (others) wait_until(&run->idle, others);
     sn_status s = (sn_status)atomic_load(&run->failed);
     return s == SN_OK ? SN_OK : sn_fail(s, "program %s: %s", run->program->name, run->failure);
