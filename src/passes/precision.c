@@ -9,7 +9,7 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "precision", .deepspeed = "bf16.enabled=bf16,fp16.enabled=fp16", .often = true, .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .default_text = "f32", .help = "form of activations, weights and gradients"},
+    {.key = "precision", .deepspeed = "bf16.enabled=bf16,fp16.enabled=fp16", .often = true, .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .default_text = "f32", .help = "form of weights and activations"},
     {.key = "gradient_dtype", .deepspeed = "data_types.grad_accum_dtype:fp32=f32,data_types.grad_accum_dtype:bf16=bf16,data_types.grad_accum_dtype:fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "auto,f32,bf16,fp16", .default_text = "auto", .help = "form of gradients at rest"}};
 
 static sn_dtype named(const char *text) { return !strcmp(text, "bf16") ? SN_BF16 : !strcmp(text, "fp16") ? SN_F16 : SN_F32; }
