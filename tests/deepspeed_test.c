@@ -137,7 +137,7 @@ static const struct wrong {
      SN_ERR_USAGE},
     {"{\"bf16\": {\"enabled\": 1}}", {"bf16.enabled", "neither true nor false"}, SN_ERR_USAGE},
     {"{\"bf16\": {\"enabled\": \"yes\"}}", {"bf16.enabled", "neither true nor false"}, SN_ERR_USAGE},
-    {"{\"optimizer\": {\"type\": \"Lamb\"}}", {"optimizer.type", "'Lamb' (known: AdamW, Adam, Lion, SGD)"}, SN_ERR_USAGE},
+    {"{\"optimizer\": {\"type\": \"LAMB\"}}", {"optimizer.type", "'LAMB' (known: AdamW, Adam, Lion, SGD)"}, SN_ERR_USAGE},
     {"{\"optimizer\": {\"params\": {\"betas\": [0.9, 0.99, 0.999]}}}", {"optimizer.params.betas.2", "nothing"}, SN_ERR_USAGE},
     {"{\"optimizer\": {\"params\": {\"lr\": 1e-3}}, \"scheduler\": {\"params\": {\"warmup_max_lr\": 1e-4}}}",
      {"learning_rate is 1e-4 here and 1e-3 before", ""},

@@ -9,7 +9,9 @@
 #include "passes/optimizer.h"
 
 static const sn_option options[] = {
-    {.key = "optimizer", .deepspeed = "optimizer.type:AdamW=adamw,optimizer.type:Adam=adamw,optimizer.type:Lion=lion,optimizer.type:SGD=sgd", .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,sgd",
+    {.key = "optimizer",
+     .deepspeed = "optimizer.type:AdamW=adamw,optimizer.type:Adam=adamw,optimizer.type:Lion=lion,optimizer.type:SGD=sgd",
+     .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,sgd",
      .also = "adamw_torch=adamw,adamw_torch_fused=adamw,adamw_bnb_8bit=adamw_8bit,lion_32bit=lion",
      .default_text = "adamw", .help = "update rule"},
     {.key = "adam_beta1", .deepspeed = "optimizer.params.betas.0", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment (adamw, adamw_8bit, lion)"},
