@@ -21,8 +21,8 @@ typedef struct sn_comparison {
     uint64_t budget; /* UINT64_MAX: none was stated */
 } sn_comparison;
 
-/* Plans the training job of `recipe` as it is and with each choice of each pass set alone; left out are choices that the recipe has made
- * and those of passes whose matter it has decided. A choice that is illegal there is a row with a reason. */
+/* Plans the training job of `recipe` as it is and with each choice of each pass set alone; left out are choices that the recipe has made,
+ * those that make no sense beside it, and those of passes whose matter it has decided. A choice that is illegal there is a row with a reason. */
 sn_status sn_compare_training(sn_model *model, const sn_options *recipe, sn_comparison *out);
 void sn_comparison_free(sn_comparison *c);
 
