@@ -122,10 +122,11 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
     for (size_t p = 0; p < job->n_persistent; p++) {
         int64_t at;
         size_t bytes;
-        void *data;
+        sn_run *holder;
         if (job->persistent[p].class_of != SN_CLASS_WEIGHTS && job->persistent[p].parent == SN_NONE) continue;
         if (job->persistent[p].class_of == SN_CLASS_GRADIENTS) continue;
-        for (int i = 0; sn_session_piece(&w.s, (sn_pid)p, i, &at, &data, &bytes); i++) sn_sha256_add(&h, data, bytes);
+        for (int i = 0; sn_session_piece(&w.s, (sn_pid)p, i, &at, &holder, &bytes); i++)
+            sn_sha256_add(&h, sn_run_persistent(holder, (sn_pid)p), bytes);
     }
     sn_sha256_end(&h, out->weights);
     close_world(&w);
