@@ -45,7 +45,7 @@ void sn_send(mover *m, sn_use from, sn_use into);
 /* The size of tiles in this graph. */
 void sn_choose_tiles(mover *m);
 
-/* Whether the op works on tiles here: it changes something that rests away, and may. */
+/* Whether the op works on tiles here: it changes something that rests away, and may, and its operands have rows (are in no shards). */
 bool sn_takes_tiles(const mover *m, const sn_node *n);
 
 /* Stamps the op in tiles, each brought while the one before is worked on: a tile is left pending for the next call or for

@@ -4,7 +4,7 @@
  *     bring tile 0    bring tile 1    work on tile 0    send tile 0    bring tile 2    work on tile 1    send tile 1    ...
  *
  * so that two tiles are alive at any time, and moving, on queues of its own, goes on while the compute queue works. A tile is
- * brought ahead over the end of a parameter, too. */
+ * brought ahead over the end of a parameter, too. What is in shards is moved whole. */
 #include "graph/op.h"
 #include "ops/copy/copy.h"
 #include "passes/move.h"
@@ -59,11 +59,27 @@ void sn_send(mover *m, sn_use from, sn_use into) {
     if (from.value != SN_NONE) sn_append_uses(m->g, SN_OP_store, NULL, 2, (sn_use[]){from, into}, name, out);
 }
 
+/* Rows are logical: operands in shards have none, nor do those that come in another form. */
+static bool has_rows(const mover *m, const sn_use *u) {
+    const sn_value *v = &m->g->values[u->value];
+    bool plain = (u->form == SN_DTYPE_COUNT || u->form == v->dtype) && !u->slice_n;
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        if (m->g->job->mesh.size[a] <= 1) continue;
+        plain &= v->rest.split.axis[a].kind == SN_WHOLE && v->result.axis[a].kind == SN_WHOLE;
+        plain &= !u->has_split || u->split.axis[a].kind == SN_WHOLE;
+    }
+    return plain;
+}
+
 bool sn_takes_tiles(const mover *m, const sn_node *n) {
     const sn_op *op = sn_ops[n->op];
-    for (int i = 0; i < n->n_in; i++)
-        if (op->tile >> i & 1 && op->mutates >> i & 1 && n->in[i].value != SN_NONE && sn_rests_away(m, n->in[i].value)) return true;
-    return false;
+    bool away = false;
+    for (int i = 0; i < n->n_in; i++) {
+        if (!(op->tile >> i & 1) || n->in[i].value == SN_NONE) continue;
+        if (!has_rows(m, &n->in[i])) return false;
+        away |= op->mutates >> i & 1 && sn_rests_away(m, n->in[i].value);
+    }
+    return away;
 }
 
 /* Elements of a row, and bytes of its largest and smallest operand that rests away. */
@@ -102,20 +118,6 @@ static int64_t rows_of_tile(const mover *m, const sn_node *n) {
     if (rows < unit && unit * most <= 4 * m->tile_bytes) return unit;
     if (rows < 1) return 1;
     return rows < unit ? rows : rows - rows % unit;
-}
-
-static sn_status check_operand(const mover *m, const sn_node *n, int i) {
-    const sn_use *u = &n->in[i];
-    const sn_value *v = &m->g->values[u->value];
-    bool plain = (u->form == SN_DTYPE_COUNT || u->form == v->dtype) && !u->slice_n;
-    for (int a = 0; a < SN_MESH_AXES; a++) {
-        if (m->g->job->mesh.size[a] <= 1) continue;
-        plain &= v->rest.split.axis[a].kind == SN_WHOLE && v->result.axis[a].kind == SN_WHOLE;
-        plain &= !u->has_split || u->split.axis[a].kind == SN_WHOLE;
-    }
-    if (plain) return SN_OK;
-    return sn_fail(SN_ERR_PLAN, "%s: no tiles of %s %s, whose states rest in another tier: input %d is in shards or in another form", m->g->name, sn_ops[n->op]->name,
-                   n->name, i);
 }
 
 /* The rows of a tile: those that rest away, on the device. */
@@ -163,8 +165,6 @@ sn_status sn_finish_tiles(mover *m) {
 
 sn_status sn_move_tiles(mover *m, sn_nid id) {
     sn_graph *g = m->g;
-    for (int i = 0; i < g->nodes[id].n_in; i++)
-        if (sn_ops[g->nodes[id].op]->tile >> i & 1 && g->nodes[id].in[i].value != SN_NONE) SN_TRY(check_operand(m, &g->nodes[id], i));
     int64_t rows = g->values[g->nodes[id].in[0].value].shape.d[0], step = rows_of_tile(m, &g->nodes[id]), n;
     for (int64_t at = 0; at < rows; at += n) {
         sn_tile next;

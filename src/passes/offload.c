@@ -77,14 +77,7 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     return place_states(job, &to);
 }
 
-static bool shards(const sn_options *recipe) {
-    return strcmp(sn_options_string(recipe, "offload_optimizer"), "none") && sn_options_int(recipe, "zero_stage") > 0 && sn_options_int(recipe, "thread_ranks") > 1;
-}
-
-static const sn_conflict conflicts[] = {{shards, "offload_optimizer with zero_stage: tiles of shards are not supported yet"}};
-
 const sn_pass sn_pass_offload = {.name = "offload",
                                  .saves = "optimizer states rest in host memory or on disk",
                                  .run = run,
-                                 .options = SN_OPTION_GROUP("Offload", options),
-                                 SN_PASS_CONFLICTS(conflicts)};
+                                 .options = SN_OPTION_GROUP("Offload", options)};
