@@ -4,13 +4,13 @@
 
 static sn_status initialise_on_disk(sn_run *run, const sn_persistent *e, sn_pid p, sn_pid key, uint64_t seed) {
     enum { CHUNK = 4096 };
-    float buffer[CHUNK]; /* forms of initialised values are no wider */
+    float buffer[CHUNK]; /* no form is wider */
     const sn_placed *at = sn_run_placed(run, p);
-    size_t item = (size_t)sn_dtypes[e->rest.form].bytes;
+    size_t block = (size_t)sn_dtypes[e->rest.form].block, item = (size_t)sn_dtypes[e->rest.form].bytes;
     for (int64_t k = 0; k < at->count; k += CHUNK) {
         int64_t n = at->count - k < CHUNK ? at->count - k : CHUNK;
         sn_initialise(e, key, seed, at->first + k, n, buffer);
-        SN_TRY(sn_run_write(run, p, (uint64_t)k * item, buffer, (size_t)n * item));
+        SN_TRY(sn_run_write(run, p, (uint64_t)k / block * item, buffer, (size_t)n / block * item));
     }
     return SN_OK;
 }
