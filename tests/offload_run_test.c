@@ -8,7 +8,8 @@
 #include "base/file.h"
 #include "support/training.h"
 
-static const char *const homes[] = {"", "offload_optimizer=disk", "device=cpu-split offload_optimizer=host", "device=cpu-split offload_optimizer=disk:0.5"};
+static const char *const homes[] = {"", "offload_optimizer=disk", "device=cpu-split offload_optimizer=host", "device=cpu-split offload_optimizer=disk:0.5",
+                                    "offload_optimizer=disk offload_gradients=disk offload_param=disk"};
 enum { HOMES = sizeof homes / sizeof homes[0] };
 
 static void ok(const trained *t) {

@@ -263,6 +263,14 @@ static sn_status move_node(mover *m, sn_nid id) {
         if (!(tiles && op->tile >> i & 1)) SN_TRY(move_use(m, id, i));
     if (tiles) return sn_move_tiles(m, id);
     if (writes_away(m, &g->nodes[id])) return write_away(m, id);
+    if (op == sn_ops[SN_OP_copy] && g->nodes[id].out[0] != SN_NONE && g->values[g->nodes[id].out[0]].persistent != SN_NONE && sn_rests_away(m, g->nodes[id].out[0])) {
+        sn_vid to = g->nodes[id].out[0]; /* rests there from now on, between programs too */
+        g->values[to].producer = SN_NONE;
+        g->nodes[id].dead = true;
+        sn_insert_like(g, id, "move");
+        sn_send(m, g->nodes[id].in[0], sn_use_of(to));
+        return g->status;
+    }
     sn_use changed[SN_MAX_IN]; /* whole values that rest away, worked on here */
     for (int i = 0; i < g->nodes[id].n_in; i++) {
         changed[i] = sn_use_of(SN_NONE);

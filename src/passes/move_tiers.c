@@ -48,6 +48,8 @@ void sn_send(mover *m, sn_use from, sn_use into) {
     const char *name = m->g->values[into.value].name;
     into.has_split = false;
     into.form = SN_DTYPE_COUNT;
+    for (int i = 0; i < SN_MOVE_RECENT; i++) /* what was brought of it is old now */
+        if (m->recent[i].from == into.value) m->recent[i].from = SN_NONE;
     if (m->g->values[into.value].rest.tier != SN_TIER_DISK) {
         a.i[SN_COPY_TIER] = SN_TIER_HOST;
         sn_append_uses(m->g, SN_OP_copy, &a, 2, (sn_use[]){from, into}, name, out);
