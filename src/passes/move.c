@@ -279,13 +279,14 @@ static sn_status move_node(mover *m, sn_nid id) {
         sn_insert_like(g, id, "move");
         sn_vid here = sn_bring(m, changed[i]);
         SN_TRY(g->status);
-        g->nodes[id].in[i] = sn_use_of(here);
+        g->nodes[id].in[i].value = here; /* a rank's shard of it stays a view */
+        g->nodes[id].in[i].slice_at = g->nodes[id].in[i].slice_n = 0;
     }
     SN_TRY(push(g, id));
     sn_insert_like(g, id, "move");
     for (int i = 0; i < g->nodes[id].n_in; i++) {
-        if (changed[i].value != SN_NONE) sn_send(m, g->nodes[id].in[i], changed[i]);
         if (op->mutates >> i & 1 && is_view(g, &g->nodes[id].in[i])) SN_TRY(gather_again(g, id, i));
+        if (changed[i].value != SN_NONE) sn_send(m, sn_use_of(g->nodes[id].in[i].value), changed[i]);
     }
     return g->status;
 }
