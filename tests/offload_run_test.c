@@ -8,7 +8,8 @@
 #include "base/file.h"
 #include "support/training.h"
 
-static const char *const homes[] = {"", "offload_optimizer=disk", "device=cpu-split offload_optimizer=host", "device=cpu-split offload_optimizer=disk:0.5",
+static const char *const homes[] = {"", "offload_optimizer=disk", "device=cpu-split offload_optimizer=host",
+                                    "device=cpu-split offload_optimizer=disk:0.5",
                                     "offload_optimizer=disk offload_gradients=disk offload_param=disk"};
 enum { HOMES = sizeof homes / sizeof homes[0] };
 
@@ -41,7 +42,8 @@ static void stop_at_3(void *context, const sn_step_report *report) {
 /* Stopped in each home and resumed in each. */
 static void resume_elsewhere(void **state) {
     (void)state;
-    static const char *const recipes[] = {"weight_decay=0.1", "precision=bf16 moment_dtype=bf16 gradient_accumulation_steps=2", "optimizer=sgd momentum=0.9"};
+    static const char *const recipes[] = {"weight_decay=0.1", "precision=bf16 moment_dtype=bf16 gradient_accumulation_steps=2",
+                                          "optimizer=sgd momentum=0.9"};
     training_rows(training_path("rows.jsonl"), 7);
     for (int r = 0; r < 3; r++) {
         trained straight, t;
@@ -91,7 +93,8 @@ static void no_room(void **state) {
     assert_null(t.run);
     char bytes[32];
     snprintf(bytes, sizeof bytes, "%llu bytes", (unsigned long long)t.plan->bill.by_tier[SN_TIER_DISK]);
-    if (!strstr(sn_error_text(), bytes) || !strstr(sn_error_text(), training_path("disk"))) fail_msg("'%s' does not say bytes and folder", sn_error_text());
+    if (!strstr(sn_error_text(), bytes) || !strstr(sn_error_text(), training_path("disk")))
+        fail_msg("'%s' does not say bytes and folder", sn_error_text());
     tiny_close(&t);
 }
 
@@ -109,7 +112,8 @@ static void a_disk_that_fails(void **state) {
     sn_status s = sn_run_program(t.run, program, 0);
     limit_files(RLIM_INFINITY);
     assert_int_equal(s, SN_ERR_FILE);
-    if (!strstr(sn_error_text(), "program step") || !strstr(sn_error_text(), training_path("disk"))) fail_msg("'%s' does not say where", sn_error_text());
+    if (!strstr(sn_error_text(), "program step") || !strstr(sn_error_text(), training_path("disk")))
+        fail_msg("'%s' does not say where", sn_error_text());
     assert_ok(sn_run_program(t.run, program, 0)); /* and nothing hangs */
     tiny_close(&t);
 }

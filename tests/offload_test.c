@@ -73,8 +73,9 @@ static void check(const sn_model_config *config, const char *recipe) {
             snprintf(options, sizeof options, "gradient_accumulation_steps=%d %s %s", accumulation, recipe, homes[h].options);
             run_steps(config, options, homes[h].device, &other);
             if (memcmp(&plain, &other, sizeof plain))
-                fail_msg("%s on %s: loss %.17g, at home %.17g; norm %.9g, %.9g; %.8s, %.8s", options, homes[h].device, other.loss[STEPS - 1], plain.loss[STEPS - 1],
-                         (double)other.norm[STEPS - 1], (double)plain.norm[STEPS - 1], other.digest, plain.digest);
+                fail_msg("%s on %s: loss %.17g, at home %.17g; norm %.9g, %.9g; %.8s, %.8s", options, homes[h].device,
+                         other.loss[STEPS - 1], plain.loss[STEPS - 1], (double)other.norm[STEPS - 1], (double)plain.norm[STEPS - 1],
+                         other.digest, plain.digest);
         }
     }
 }
@@ -152,7 +153,8 @@ static void dead_bytes_are_never_read(void **state) {
             for (uint32_t k = 0; k < p->program.count; k++) {
                 sn_run_instruction(t.run, index, k, 0);
                 for (size_t i = 0; poisoned && i < p->n_lives; i++)
-                    if (p->lives[i].last == k) memset((char *)sn_run_arena(t.run, p->lives[i].tier) + p->lives[i].offset, 0xff, p->lives[i].bytes);
+                    if (p->lives[i].last == k)
+                        memset((char *)sn_run_arena(t.run, p->lives[i].tier) + p->lives[i].offset, 0xff, p->lives[i].bytes);
             }
             digest_of(&t, digest[poisoned]);
             tiny_close(&t);
@@ -170,7 +172,8 @@ static void the_bill(void **state) {
     tiny_open(&disk, &wide, DISK "offload_optimizer=disk", "cpu", true);
     tiny_open(&part, &wide, DISK "offload_optimizer=disk:0.01", "cpu", true);
     tiny_open(&split, &wide, "offload_optimizer=host", "cpu-split", true);
-    uint64_t at_home = plain.plan->bill.by_class[SN_TIER_DEVICE][SN_CLASS_OPTIMIZER], left = disk.plan->bill.by_class[SN_TIER_DEVICE][SN_CLASS_OPTIMIZER];
+    uint64_t at_home = plain.plan->bill.by_class[SN_TIER_DEVICE][SN_CLASS_OPTIMIZER],
+             left = disk.plan->bill.by_class[SN_TIER_DEVICE][SN_CLASS_OPTIMIZER];
     uint64_t on_disk = disk.plan->bill.by_tier[SN_TIER_DISK], states = plain.plan->bill.by_class[SN_TIER_DEVICE][SN_CLASS_WEIGHTS] * 2;
     assert_int_equal(at_home - left, states);
     assert_true(on_disk >= states && on_disk < states + 4096 * disk.job->n_persistent);
@@ -211,9 +214,12 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles),       cmocka_unit_test(recipes),
-                                       cmocka_unit_test(programs_are_ordered), cmocka_unit_test(random_orders_change_no_bit),
-                                       cmocka_unit_test(dead_bytes_are_never_read), cmocka_unit_test(the_bill),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles),
+                                       cmocka_unit_test(recipes),
+                                       cmocka_unit_test(programs_are_ordered),
+                                       cmocka_unit_test(random_orders_change_no_bit),
+                                       cmocka_unit_test(dead_bytes_are_never_read),
+                                       cmocka_unit_test(the_bill),
                                        cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,22 @@
-/* Offload: optimizer states (moments and f32 masters), gradients, weights rest in the host tier, or on disk, between their uses. The pass says where
- * values rest and nothing else; what has to be moved follows (move). Bits do not change. Sources: ZeRO-Offload (Ren et al. 2021,
+/* Offload: optimizer states (moments and f32 masters), gradients, weights rest in the host tier, or on disk, between their uses. The pass
+ * says where values rest and nothing else; what has to be moved follows (move). Bits do not change. Sources: ZeRO-Offload (Ren et al. 2021,
  * arXiv 2101.06840), ZeRO-Infinity (Rajbhandari et al. 2021, arXiv 2104.07857). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "passes/pass.h"
 
-#define PLACE_OPTION(name, what)                                                                                                          \
-    {.key = name, .kind = SN_OPTION_STRING, .default_text = "none", .metavar = "none|host|disk[:F]", .help = "where " what " rest; F: the share of them, 0 to 1"}
+#define PLACE_OPTION(name, what)                                                                        \
+    {                                                                                                   \
+        .key = name, .kind = SN_OPTION_STRING, .default_text = "none", .metavar = "none|host|disk[:F]", \
+        .help = "where " what " rest; F: the share of them, 0 to 1"                                     \
+    }
 
-static const sn_option options[] = {PLACE_OPTION("offload_optimizer", "optimizer states"), PLACE_OPTION("offload_gradients", "gradients"),
-                                    PLACE_OPTION("offload_param", "weights"),
-                                    {.key = "offload_dir", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "folder for what rests on disk"}};
+static const sn_option options[] = {
+    PLACE_OPTION("offload_optimizer", "optimizer states"),
+    PLACE_OPTION("offload_gradients", "gradients"),
+    PLACE_OPTION("offload_param", "weights"),
+    {.key = "offload_dir", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "folder for what rests on disk"}};
 
 static const struct {
     const char *key;
@@ -90,7 +95,8 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
             return sn_fail(SN_ERR_PLAN, "%s host saves nothing: on this device host memory is device memory (disk would)", to.key);
         if (to.tier == SN_TIER_DISK && (!folder || !*folder))
             return sn_fail(SN_ERR_USAGE, "%s disk needs offload_dir, a folder on a disk with room for them", to.key);
-        if (to.tier == SN_TIER_DISK && !(job->disk_folder = sn_pool_strdup(&job->pool, folder))) return sn_fail(SN_ERR_NO_MEMORY, "cannot keep offload_dir");
+        if (to.tier == SN_TIER_DISK && !(job->disk_folder = sn_pool_strdup(&job->pool, folder)))
+            return sn_fail(SN_ERR_NO_MEMORY, "cannot keep offload_dir");
         SN_TRY(place_values(job, &to));
     }
     return SN_OK;

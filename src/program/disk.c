@@ -16,7 +16,8 @@ static sn_status take_blocks(const sn_disk *d) {
     do error = posix_fallocate(d->fd, 0, (off_t)d->bytes);
     while (error == EINTR);
     if (!error) return SN_OK;
-    return sn_fail(SN_ERR_FILE, "cannot take %llu bytes for values that rest on disk in %s: %s", (unsigned long long)d->bytes, d->path, strerror(error));
+    return sn_fail(SN_ERR_FILE, "cannot take %llu bytes for values that rest on disk in %s: %s", (unsigned long long)d->bytes, d->path,
+                   strerror(error));
 }
 
 sn_status sn_disk_open(const char *folder, uint64_t bytes, sn_disk *out) {
@@ -56,7 +57,8 @@ static size_t direct_part(const sn_disk *d, uint64_t offset, const void *data, s
 
 static sn_status check(const sn_disk *d, uint64_t offset, size_t n) {
     if (offset <= d->bytes && n <= d->bytes - offset) return SN_OK;
-    return sn_fail(SN_ERR_INTERNAL, "%zu bytes at %llu are outside the disk arena of %llu", n, (unsigned long long)offset, (unsigned long long)d->bytes);
+    return sn_fail(SN_ERR_INTERNAL, "%zu bytes at %llu are outside the disk arena of %llu", n, (unsigned long long)offset,
+                   (unsigned long long)d->bytes);
 }
 
 sn_status sn_disk_read(const sn_disk *d, uint64_t offset, void *data, size_t n) {

@@ -30,8 +30,14 @@ static void parts(void **state) {
     assert_memory_equal(got, want, SIZE);
     static const struct {
         size_t offset, bytes, shift;
-    } cases[] = {{0, SIZE, 0},         {0, SN_DISK_ALIGN, 0},  {SN_DISK_ALIGN, 2 * SN_DISK_ALIGN, 64}, {SN_DISK_ALIGN, 2 * SN_DISK_ALIGN + 7, 0},
-                 {4000, 300, 0},       {SIZE - 1, 1, 0},       {2 * SN_DISK_ALIGN, 5, 0},              {SIZE, 0, 0},
+    } cases[] = {{0, SIZE, 0},
+                 {0, SN_DISK_ALIGN, 0},
+                 {SN_DISK_ALIGN, 2 * SN_DISK_ALIGN, 64},
+                 {SN_DISK_ALIGN, 2 * SN_DISK_ALIGN + 7, 0},
+                 {4000, 300, 0},
+                 {SIZE - 1, 1, 0},
+                 {2 * SN_DISK_ALIGN, 5, 0},
+                 {SIZE, 0, 0},
                  {64, SIZE - 64, 64}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         for (size_t i = 0; i < cases[k].bytes; i++) want[cases[k].offset + i] = memory[cases[k].shift + i] = (uint8_t)(i * 31 + k * 7 + 1);

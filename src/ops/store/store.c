@@ -15,5 +15,12 @@ static bool accepts(const sn_call *c, int input, sn_dtype form) {
 
 static sn_cost cost(const sn_call *c) { return (sn_cost){.bytes = (double)sn_tensor_bytes(&c->in[0])}; }
 
-const sn_op sn_op_store = {.name = "store", .min_in = 2, .max_in = 2, .n_out = 0, .mutates = 2, .shape = shape, .accepts = accepts, .cost = cost,
+const sn_op sn_op_store = {.name = "store",
+                           .min_in = 2,
+                           .max_in = 2,
+                           .n_out = 0,
+                           .mutates = 2,
+                           .shape = shape,
+                           .accepts = accepts,
+                           .cost = cost,
                            .kernels = {sn_store_cpu}};
