@@ -29,6 +29,34 @@ uint64_t sn_checkpoint_bytes(const sn_job *job) {
     return sum + 65536; /* names, manifest */
 }
 
+/* The next part of at most `left` bytes that goes through the transient arena. */
+static size_t part_of(const sn_run *run, size_t left, char **stage) {
+    uint64_t room;
+    *stage = sn_run_transient(run, &room);
+    return left < room ? left : (size_t)room;
+}
+
+static sn_status write_piece(sn_run *run, sn_pid p, size_t bytes, sn_st_writer *w, size_t index, size_t written, uint32_t *crc) {
+    char *data = sn_run_persistent(run, p), *stage;
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = data ? bytes : part_of(run, bytes - at, &stage);
+        if (!data) SN_TRY(sn_run_read(run, p, at, stage, n));
+        *crc = sn_crc32c(*crc, data ? data : stage, n);
+        SN_TRY(sn_st_write(w, index, written + at, data ? data : stage, n));
+    }
+    return SN_OK;
+}
+
+static sn_status read_piece(sn_run *run, sn_pid p, const sn_st *st, const sn_st_tensor *t, uint64_t from, size_t bytes) {
+    char *data = sn_run_persistent(run, p), *stage;
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = data ? bytes : part_of(run, bytes - at, &stage);
+        SN_TRY(sn_st_read(st, t, from + at, data ? data : stage, n));
+        if (!data) SN_TRY(sn_run_write(run, p, at, stage, n));
+    }
+    return SN_OK;
+}
+
 /* What one process wrote of one tensor. */
 typedef struct note {
     uint64_t bytes;
@@ -44,11 +72,10 @@ static sn_status write_pieces(const sn_session *s, sn_st_writer *w, note *notes)
         note *n = &notes[index++];
         size_t bytes, item = (size_t)sn_dtypes[job->persistent[p].rest.form].bytes;
         int64_t first;
-        void *data;
+        sn_run *holder;
         if (s->world && s->world->rank && !sn_session_in_shards(s, (sn_pid)p)) continue;
-        for (int i = 0; sn_session_piece(s, (sn_pid)p, i, &first, &data, &bytes); i++) {
-            SN_TRY(sn_st_write(w, index - 1, (uint64_t)first * item, data, bytes));
-            n->crc = sn_crc32c(n->crc, data, bytes);
+        for (int i = 0; sn_session_piece(s, (sn_pid)p, i, &first, &holder, &bytes); i++) {
+            SN_TRY(write_piece(holder, (sn_pid)p, bytes, w, index - 1, (size_t)first * item, &n->crc));
             n->bytes += bytes;
         }
     }
@@ -191,11 +218,10 @@ static long newest_before(const char *out_dir, long before) {
 /* Reads a tensor through the staging area and compares its checksum, so that a torn one never reaches the weights. */
 static sn_status check_tensor(const sn_session *s, const sn_st *st, const sn_st_tensor *t, const char *path, size_t bytes,
                               const json_t *entry) {
-    uint64_t room;
-    char *stage = sn_run_transient(s->run, &room);
+    char *stage;
     uint32_t crc = 0;
     for (size_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < room ? bytes - at : (size_t)room;
+        n = part_of(s->run, bytes - at, &stage);
         SN_TRY(sn_st_read(st, t, at, stage, n));
         crc = sn_crc32c(crc, stage, n);
     }
@@ -223,7 +249,7 @@ static sn_status read_state(const sn_session *s, const char *path, const json_t 
         else if (t->dtype != e->rest.form || !sn_shape_equal(&t->shape, &e->shape))
             status = sn_fail(SN_ERR_FORMAT, "%s: %s has another form or shape than this recipe's", path, e->name);
         else if (i < job->n_persistent) status = p % ranks == rank ? check_tensor(s, &st, t, path, bytes, entry) : SN_OK;
-        else status = sn_st_read(&st, t, (uint64_t)at->first * item, sn_run_persistent(s->run, (sn_pid)p), (size_t)at->bytes);
+        else status = read_piece(s->run, (sn_pid)p, &st, t, (uint64_t)at->first * item, (size_t)at->bytes);
     }
     if (opened == SN_OK) sn_st_close(&st);
     return status;

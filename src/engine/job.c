@@ -116,7 +116,7 @@ sn_status sn_job_for_generation(const sn_model_config *config, const sn_paramete
 void sn_initialise(const sn_persistent *e, sn_pid p, uint64_t seed, int64_t first, int64_t n, void *data) {
     enum { CHUNK = 256 };
     float buffer[CHUNK];
-    size_t item = (size_t)sn_dtypes[e->rest.form].bytes;
+    const sn_dtype_info *form = &sn_dtypes[e->rest.form];
     for (int64_t at = 0; at < n; at += CHUNK) {
         int64_t m = n - at < CHUNK ? n - at : CHUNK;
         for (int64_t i = 0; i < m; i += 4) {
@@ -135,6 +135,6 @@ void sn_initialise(const sn_persistent *e, sn_pid p, uint64_t seed, int64_t firs
                 }
             }
         }
-        sn_from_f32(e->rest.form, buffer, m, (char *)data + (size_t)at * item);
+        sn_from_f32(e->rest.form, buffer, m, (char *)data + (size_t)(at / form->block) * (size_t)form->bytes);
     }
 }

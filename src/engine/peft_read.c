@@ -107,8 +107,16 @@ static sn_pid part_of_name(const sn_job *job, const char *name) {
 
 /* This rank's part of the values. */
 static sn_status put(sn_run *run, const sn_job *job, sn_pid p, const float *values) {
+    enum { CHUNK = 1024 };
+    float buffer[CHUNK];
     const sn_placed *at = sn_run_placed(run, p);
-    return sn_from_f32(job->persistent[p].rest.form, values + at->first, at->count, sn_run_persistent(run, p));
+    sn_dtype form = job->persistent[p].rest.form;
+    for (int64_t k = 0; k < at->count; k += CHUNK) {
+        int64_t n = at->count - k < CHUNK ? at->count - k : CHUNK;
+        SN_TRY(sn_from_f32(form, values + at->first + k, n, buffer));
+        SN_TRY(sn_run_write(run, p, (uint64_t)k * (uint64_t)sn_dtypes[form].bytes, buffer, (size_t)n * (size_t)sn_dtypes[form].bytes));
+    }
+    return SN_OK;
 }
 
 static sn_status load_tensor(sn_run *run, const sn_job *job, const sn_st *st, size_t index, const char *dir) {

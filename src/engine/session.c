@@ -64,52 +64,53 @@ sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_worl
 
 static bool in_shards(const sn_persistent *e) { return sn_is_flat(&e->rest.split.axis[SN_MESH_DP]); }
 
+static bool is_put_together(const sn_persistent *e) { return in_shards(e) || e->rest.tier == SN_TIER_DISK; }
+
 /* Bytes of the largest value that an export has to put together. */
-static uint64_t most_in_shards(const sn_job *job) {
+static uint64_t most_put_together(const sn_job *job) {
     uint64_t most = 0;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
         bool exported = e->class_of == SN_CLASS_WEIGHTS || (e->parent != SN_NONE && sn_job_master(job, e->parent) == p);
         size_t bytes;
-        if (exported && in_shards(e) && sn_shape_bytes(&e->shape, e->rest.form, &bytes) && bytes > most) most = bytes;
+        if (exported && is_put_together(e) && sn_shape_bytes(&e->shape, e->rest.form, &bytes) && bytes > most) most = bytes;
     }
     return most;
 }
 
 bool sn_session_in_shards(const sn_session *s, sn_pid p) { return in_shards(&s->job->persistent[p]); }
 
-bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, void **data, size_t *bytes) {
+bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_run **holder, size_t *bytes) {
     int pieces = in_shards(&s->job->persistent[p]) && s->runs ? s->n_runs : 1;
     if (i >= pieces) return false;
-    const sn_run *run = s->runs ? s->runs[i] : s->run;
-    const sn_placed *at = sn_run_placed(run, p);
+    *holder = s->runs ? s->runs[i] : s->run;
+    const sn_placed *at = sn_run_placed(*holder, p);
     *first = at->first;
-    *data = sn_run_persistent(run, p);
     *bytes = (size_t)at->bytes;
     return true;
 }
 
 sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
     const sn_persistent *e = &s->job->persistent[p];
-    *out = in_shards(e) ? NULL : sn_run_persistent(s->run, p);
-    if (!in_shards(e)) return SN_OK;
+    *out = is_put_together(e) ? NULL : sn_run_persistent(s->run, p);
+    if (!is_put_together(e)) return SN_OK;
     uint64_t room;
     char *whole = sn_run_transient(s->run, &room), *to;
     int64_t first;
     size_t bytes;
-    void *data;
+    sn_run *holder;
     if (!whole) return SN_OK;
     *out = to = whole += s->exports ? SN_STAGING_BYTES : 0;
-    if (s->saved) {
+    if (s->saved && in_shards(e)) {
         const sn_st_tensor *t = sn_st_find(s->saved, e->name);
         return t ? sn_st_read(s->saved, t, 0, whole, (size_t)t->bytes) : sn_fail(SN_ERR_INTERNAL, "the checkpoint lacks %s", e->name);
     }
-    for (int i = 0; sn_session_piece(s, p, i, &first, &data, &bytes); i++, to += bytes) memcpy(to, data, bytes);
+    for (int i = 0; sn_session_piece(s, p, i, &first, &holder, &bytes); i++, to += bytes) SN_TRY(sn_run_read(holder, p, 0, to, bytes));
     return SN_OK;
 }
 
 sn_status sn_session_plan(sn_session *s) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_in_shards(s->job), .rank = s->rank, .reuse = true};
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s->job), .rank = s->rank, .reuse = true};
     return s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan);
 }
 

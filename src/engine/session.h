@@ -65,10 +65,10 @@ void sn_session_close(sn_session *s); /* not the model */
 bool sn_session_in_shards(const sn_session *s, sn_pid p);
 
 /* A persistent value is held in pieces, in logical order: whole by rank 0, or in flat shards. Piece i of those in this process,
- * from logical element *first on; false after the last. */
-bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, void **data, size_t *bytes);
+ * from logical element *first on, is `bytes` of holder's value p; false after the last. */
+bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_run **holder, size_t *bytes);
 
-/* All of a persistent value in a row: where it rests, or put together in the transient arena, which may not run meanwhile and
+/* All of a persistent value in a row: where it rests in memory, or put together in the transient arena, which may not run meanwhile and
  * holds one such value at a time. *data NULL: the device has no memory. */
 sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **data);
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -81,9 +82,20 @@ static sn_status resume(sn_training *t) {
 
 static sn_status check_disk(const sn_training *t) {
     uint64_t free_bytes, need = t->session.files;
+    uint64_t arenas = t->session.plan->arena_bytes[SN_TIER_DISK] * (uint64_t)t->ranks;
+    const char *folder = t->session.plan->disk_folder;
+    if (arenas) {
+        SN_TRY(sn_make_dirs(folder));
+        SN_TRY(sn_disk_free(folder, &free_bytes));
+        if (arenas > free_bytes)
+            return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, values that rest on disk need %llu", folder, (unsigned long long)free_bytes, (unsigned long long)arenas);
+        struct stat a, b;
+        if (!stat(folder, &a) && !stat(t->out_dir, &b) && a.st_dev == b.st_dev) need += arenas;
+    }
     SN_TRY(sn_disk_free(t->out_dir, &free_bytes));
     if (need > free_bytes)
-        return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, checkpoints and export need %llu", t->out_dir, (unsigned long long)free_bytes, (unsigned long long)need);
+        return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, %scheckpoints and export need %llu", t->out_dir, (unsigned long long)free_bytes,
+                       need > t->session.files ? "values that rest on disk, " : "", (unsigned long long)need);
     return SN_OK;
 }
 

@@ -97,11 +97,13 @@ static const char *broken_weight(const sn_training *t) {
         if (e->class_of != SN_CLASS_WEIGHTS || !sn_dtype_is_float(e->rest.form)) continue;
         size_t item = (size_t)sn_dtypes[e->rest.form].bytes, bytes;
         int64_t first;
-        void *data;
-        for (int i = 0; sn_session_piece(&t->session, (sn_pid)p, i, &first, &data, &bytes); i++)
+        sn_run *holder;
+        for (int i = 0; sn_session_piece(&t->session, (sn_pid)p, i, &first, &holder, &bytes); i++)
             for (size_t at = 0; at < bytes; at += item) {
                 float x;
-                sn_to_f32(e->rest.form, (const char *)data + at, 1, &x);
+                char element[8] = {0};
+                if (sn_run_read(holder, (sn_pid)p, at, element, item) != SN_OK) return e->name;
+                sn_to_f32(e->rest.form, element, 1, &x);
                 if (!isfinite(x)) return e->name;
             }
     }

@@ -169,6 +169,7 @@ typedef struct sn_job {
     sn_pool pool; /* names */
     sn_program_file *files; /* that instructions of its programs read, by their index here */
     size_t n_files, cap_files;
+    const char *disk_folder; /* where the file behind the disk tier is made; NULL: nothing rests there */
     sn_persistent *persistent;
     size_t n_persistent, cap_persistent;
     sn_graph *graphs[SN_MAX_PROGRAMS];

@@ -13,6 +13,9 @@ typedef struct sn_op {
     const char *name;
     int min_in, max_in, n_out;
     uint32_t mutates; /* bit i: input i is changed in place */
+    uint32_t into;    /* bit i: that input, the last one, takes the place of output 0: written whole, never read */
+    uint32_t tile;    /* bit i: input i has operand 0's shape and is worked on element by element, so that the op may be stamped in
+                       * runs of rows of them; attribute `flat_first` then says where a run begins */
     bool light;       /* few operations an element: to make its outputs again takes hardly longer than to read them */
 
     /* Names of the attribute slots, for explain; NULL for unused ones. */
@@ -50,7 +53,8 @@ typedef struct sn_op {
     /* With flat_run: bit i: input i too has one element for each such run of the operands that go element by element. */
     uint32_t flat_runs_in;
 
-    /* Not 0: 1 + the integer attribute that takes the logical index of the first element when operands are flat shards. */
+    /* Not 0: 1 + the integer attribute that takes the logical index of the first element when operands are flat shards; of a
+     * run of rows the graph says it already. */
     int flat_first;
 
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */

@@ -32,7 +32,7 @@ typedef struct loader {
 
 /* Whether the io queue, which is the host's, can write a value where it rests. */
 static bool io_writes(const loader *l, const sn_persistent *e) {
-    return e->rest.tier == SN_TIER_HOST || (l->addresses >> SN_TIER_HOST & 1);
+    return e->rest.tier == SN_TIER_HOST || (e->rest.tier == SN_TIER_DEVICE && l->addresses >> SN_TIER_HOST & 1);
 }
 
 static bool in_shards(const sn_persistent *e) { return sn_is_flat(&e->rest.split.axis[SN_MESH_DP]); }
@@ -112,8 +112,9 @@ static sn_status load_weight(loader *l, sn_pid p) {
     sn_vid into[2] = {sn_use_persistent(g, p), master == SN_NONE ? SN_NONE : sn_use_persistent(g, master)};
     SN_TRY(g->status);
     for (int i = 0; i < 2; i++) {
+        bool alone = targets[!i] == SN_NONE || io_writes(l, &job->persistent[targets[!i]]); /* else the other would be staged whole */
         if (targets[i] == SN_NONE || job->persistent[targets[i]].rest.form != e->source.form || !io_writes(l, &job->persistent[targets[i]]) ||
-            in_shards(&job->persistent[targets[i]]))
+            in_shards(&job->persistent[targets[i]]) || !alone)
             continue;
         read_rows(l, e, row_bytes, 0, e->shape.d[0], into[i]);
         if (into[!i] != SN_NONE) put(l, into[i], into[!i], 0, 0);

@@ -2,7 +2,7 @@
  *
  *   form -> form            cast                      whole -> shard     view (no bytes moved)
  *   host <-> device         copy                      partial -> shard   reduce_scatter
- *                                                     shard -> whole     all_gather
+ *   disk <-> host           fetch, store              shard -> whole     all_gather
  *                                                     partial -> whole   reduce_scatter + all_gather
  *
  * What an op changes in a shard of a value that rests whole is gathered into that value again behind it. Of a value that is
@@ -13,26 +13,10 @@
 #include "graph/op.h"
 #include "ops/all_gather/all_gather.h"
 #include "ops/cast/cast.h"
-#include "ops/copy/copy.h"
 #include "ops/reduce_scatter/reduce_scatter.h"
-#include "passes/pass.h"
+#include "passes/move.h"
 
-enum { COMM_UNIT = 64, RECENT = 8 };
-
-typedef struct mover {
-    sn_graph *g;
-    const sn_cluster *cluster;
-    /* Copies made lately, for sharing. */
-    struct {
-        sn_vid from, to;
-        int64_t slice_at, slice_n;
-        sn_dtype form;
-        int32_t layer;
-        uint8_t phase;
-        bool copied;
-    } recent[RECENT];
-    int next;
-} mover;
+enum { COMM_UNIT = 64, RECENT = SN_MOVE_RECENT };
 
 static void remember(mover *m, const sn_use *from, sn_vid to, sn_dtype form, const sn_node *n, bool copied) {
     m->recent[m->next % RECENT].from = from->value;
@@ -54,7 +38,7 @@ static sn_vid recall(const mover *m, const sn_use *from, sn_dtype form, const sn
     return SN_NONE;
 }
 
-static sn_vid moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_class class_of) {
+sn_vid sn_moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_class class_of) {
     const char *name = g->values[from.value].name;
     sn_vid out[SN_MAX_OUT];
     from.form = SN_DTYPE_COUNT;
@@ -75,7 +59,7 @@ static sn_vid sum_over_ranks(const mover *m, sn_vid v, int32_t unit) {
     a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[SN_MESH_DP];
     a.i[SN_REDUCE_SCATTER_COPIES] = m->cluster->processes;
     g->values[v].class_of = SN_CLASS_COMMUNICATION;
-    sn_vid shard = moved(g, SN_OP_reduce_scatter, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
+    sn_vid shard = sn_moved(g, SN_OP_reduce_scatter, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
     if (shard != SN_NONE) g->values[shard].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = unit};
     return shard;
 }
@@ -85,7 +69,7 @@ static sn_vid gather(sn_graph *g, sn_vid v) {
     sn_attrs a = {0};
     a.i[SN_ALL_GATHER_AXIS] = SN_MESH_DP;
     a.i[SN_ALL_GATHER_UNIT] = g->values[v].result.axis[SN_MESH_DP].unit;
-    sn_vid whole = moved(g, SN_OP_all_gather, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
+    sn_vid whole = sn_moved(g, SN_OP_all_gather, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
     if (whole != SN_NONE) g->values[whole].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
     return whole;
 }
@@ -97,7 +81,7 @@ static sn_status gather_again(sn_graph *g, sn_nid id, int i) {
     sn_vid out[SN_MAX_OUT];
     a.i[SN_ALL_GATHER_AXIS] = SN_MESH_DP;
     a.i[SN_ALL_GATHER_UNIT] = shard.split.axis[SN_MESH_DP].unit;
-    sn_insert_after(g, id, "move");
+    sn_insert_like(g, id, "move");
     sn_append_uses(g, SN_OP_all_gather, &a, 2, (sn_use[]){shard, whole}, g->values[shard.value].name, out);
     return g->status;
 }
@@ -147,15 +131,12 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
     sn_vid found;
     SN_TRY(check_way(g, n, i, &v));
     bool mutated = sn_ops[n->op]->mutates >> i & 1;
-    sn_insert_before(g, id, "move");
+    sn_insert_like(g, id, "move");
     at.has_split = false;
-    bool rests_elsewhere = !(m->cluster->addresses >> v.rest.tier & 1) && (v.producer == SN_NONE || v.has_rest);
-    if (rests_elsewhere && !mutated && n->op != SN_OP_copy) { /* a copy is the way itself */
+    if (sn_rests_away(m, use.value) && !mutated && (n->op != SN_OP_copy || v.rest.tier == SN_TIER_DISK)) { /* a copy is the way itself */
         found = recall(m, &at, v.dtype, n, true);
         if (found == SN_NONE) {
-            sn_attrs a = {0};
-            a.i[SN_COPY_TIER] = SN_TIER_DEVICE;
-            found = moved(g, SN_OP_copy, &a, at, SN_CLASS_STAGING);
+            found = sn_bring(m, at);
             SN_TRY(g->status);
             remember(m, &at, found, v.dtype, &g->nodes[id], true);
         }
@@ -168,7 +149,7 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
         if (found == SN_NONE) {
             sn_attrs a = {0};
             a.i[SN_CAST_DTYPE] = use.form;
-            found = moved(g, SN_OP_cast, &a, at, SN_CLASS_STAGING);
+            found = sn_moved(g, SN_OP_cast, &a, at, SN_CLASS_STAGING);
             SN_TRY(g->status);
             remember(m, &at, found, (sn_dtype)use.form, &g->nodes[id], false);
         }
@@ -243,20 +224,96 @@ static void fold_accumulation(sn_graph *g) {
     g->n_order = kept;
 }
 
+static sn_status push(sn_graph *g, sn_nid id) {
+    if (SN_GROW(g->order, g->n_order, g->cap_order) != SN_OK) return sn_fail(SN_ERR_NO_MEMORY, "cannot order %s", g->name);
+    g->order[g->n_order++] = id;
+    return SN_OK;
+}
+
+/* An op that writes what rests away: it gives an output instead, which is sent there. Of a copy, what it would copy is. */
+static sn_status write_away(mover *m, sn_nid id) {
+    sn_graph *g = m->g;
+    sn_node n = g->nodes[id];
+    sn_vid out[SN_MAX_OUT];
+    sn_use made = n.in[0], into = n.in[n.n_in - 1];
+    g->nodes[id].dead = true;
+    if (n.op != SN_OP_copy) {
+        sn_insert_like(g, id, n.made_by);
+        sn_nid other = sn_append_uses(g, n.op, &n.attrs, n.n_in - 1, n.in, n.name, out);
+        SN_TRY(g->status);
+        g->nodes[other].origin = id;
+        g->values[out[0]].class_of = SN_CLASS_STAGING;
+        made = sn_use_of(out[0]);
+    }
+    sn_insert_like(g, id, "move");
+    sn_send(m, made, into);
+    return g->status;
+}
+
+/* Whether its last input takes the place of its output and rests away. What reads files writes the host tier itself. */
+static bool writes_away(const mover *m, const sn_node *n) {
+    if (!n->n_in || !(sn_ops[n->op]->into >> (n->n_in - 1) & 1) || !sn_rests_away(m, n->in[n->n_in - 1].value)) return false;
+    return (n->op != SN_OP_read && n->op != SN_OP_copy) || m->g->values[n->in[n->n_in - 1].value].rest.tier == SN_TIER_DISK;
+}
+
+static sn_status move_node(mover *m, sn_nid id) {
+    sn_graph *g = m->g;
+    const sn_op *op = sn_ops[g->nodes[id].op];
+    bool tiles = sn_takes_tiles(m, &g->nodes[id]);
+    if (!tiles) SN_TRY(sn_finish_tiles(m));
+    for (int i = 0; i < g->nodes[id].n_in; i++)
+        if (!(tiles && op->tile >> i & 1)) SN_TRY(move_use(m, id, i));
+    if (tiles) return sn_move_tiles(m, id);
+    if (writes_away(m, &g->nodes[id])) return write_away(m, id);
+    if (op == sn_ops[SN_OP_copy] && g->nodes[id].out[0] != SN_NONE && g->values[g->nodes[id].out[0]].persistent != SN_NONE && sn_rests_away(m, g->nodes[id].out[0])) {
+        sn_vid to = g->nodes[id].out[0]; /* rests there from now on, between programs too */
+        g->values[to].producer = SN_NONE;
+        g->nodes[id].dead = true;
+        sn_insert_like(g, id, "move");
+        sn_send(m, g->nodes[id].in[0], sn_use_of(to));
+        return g->status;
+    }
+    sn_use changed[SN_MAX_IN]; /* whole values that rest away, worked on here */
+    for (int i = 0; i < g->nodes[id].n_in; i++) {
+        changed[i] = sn_use_of(SN_NONE);
+        if (!(op->mutates >> i & 1) || op->into >> i & 1 || g->nodes[id].in[i].value == SN_NONE || !sn_rests_away(m, g->nodes[id].in[i].value)) continue;
+        changed[i] = g->nodes[id].in[i];
+        sn_insert_like(g, id, "move");
+        sn_vid here = sn_bring(m, changed[i]);
+        SN_TRY(g->status);
+        g->nodes[id].in[i].value = here; /* a rank's shard of it stays a view */
+        g->nodes[id].in[i].slice_at = g->nodes[id].in[i].slice_n = 0;
+    }
+    SN_TRY(push(g, id));
+    sn_insert_like(g, id, "move");
+    for (int i = 0; i < g->nodes[id].n_in; i++) {
+        if (op->mutates >> i & 1 && is_view(g, &g->nodes[id].in[i])) SN_TRY(gather_again(g, id, i));
+        if (changed[i].value != SN_NONE) sn_send(m, sn_use_of(g->nodes[id].in[i].value), changed[i]);
+    }
+    return g->status;
+}
+
+/* The order is written anew, so that inserting costs nothing but what is inserted. */
+static sn_status move_graph(sn_graph *g, const sn_cluster *cluster) {
+    mover m = {.g = g, .cluster = cluster};
+    sn_choose_tiles(&m);
+    sn_nid *old = g->order;
+    size_t n = g->n_order;
+    g->order = NULL;
+    g->n_order = g->cap_order = 0;
+    sn_status s = SN_OK;
+    for (size_t k = 0; s == SN_OK && k < n; k++) s = move_node(&m, old[k]);
+    if (s == SN_OK) s = sn_finish_tiles(&m);
+    sn_free(old);
+    return s;
+}
+
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)recipe;
     for (int k = 0; k < job->n_graphs; k++) {
         sn_graph *g = job->graphs[k];
         SN_TRY(sn_graph_infer_splits(g));
-        mover m = {.g = g, .cluster = cluster};
-        for (size_t at = 0; at < g->n_order; at++) {
-            sn_nid id = g->order[at];
-            if (!strcmp(g->nodes[id].made_by, "move")) continue;
-            for (int i = 0; i < g->nodes[id].n_in; i++) SN_TRY(move_use(&m, id, i));
-            for (int i = 0; i < g->nodes[id].n_in; i++)
-                if (sn_ops[g->nodes[id].op]->mutates >> i & 1 && is_view(g, &g->nodes[id].in[i])) SN_TRY(gather_again(g, id, i));
-            at = sn_graph_position(g, id);
-        }
+        SN_TRY(move_graph(g, cluster));
         sn_insert_at_end(g, "model");
         SN_TRY(elide_copies(g));
         fold_accumulation(g);

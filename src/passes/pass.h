@@ -80,6 +80,7 @@ void sn_replace_uses(sn_graph *g, sn_vid from, sn_vid to, size_t first);
 /* Places new nodes directly before / after a node, with its layer, part and phase. */
 void sn_insert_before(sn_graph *g, sn_nid n, const char *pass);
 void sn_insert_after(sn_graph *g, sn_nid n, const char *pass);
+void sn_insert_like(sn_graph *g, sn_nid n, const char *pass); /* at the end, with its layer, part and phase */
 void sn_insert_at_end(sn_graph *g, const char *pass);
 
 #endif

@@ -67,6 +67,11 @@ void sn_insert_after(sn_graph *g, sn_nid n, const char *pass) {
     g->insert_at = sn_graph_position(g, n) + 1;
 }
 
+void sn_insert_like(sn_graph *g, sn_nid n, const char *pass) {
+    stamp(g, n, pass);
+    g->insert_at = SIZE_MAX;
+}
+
 void sn_insert_at_end(sn_graph *g, const char *pass) {
     g->made_by = pass;
     g->layer = -1;

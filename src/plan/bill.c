@@ -117,6 +117,12 @@ sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_requ
     return SN_OK;
 }
 
+static void print_disk(sn_str *out, uint64_t bytes) {
+    char x[24];
+    if (bytes) sn_str_printf(out, " %16s", sn_bytes_text(bytes, x));
+    sn_str_add(out, "\n");
+}
+
 static void print_cluster(const sn_plan *plan, sn_str *out) {
     if (plan->ranks <= 1) return;
     sn_str_printf(out, "rank %d, the largest of %d; ", plan->rank, plan->ranks);
@@ -144,10 +150,12 @@ void sn_bill_print(const sn_plan *plan, const sn_forecast *forecast, sn_str *out
     char x[24], y[24];
     sn_str_printf(out, "%-16s %16s %16s%17s\n", "", "device", "host", b->by_tier[SN_TIER_DISK] ? "disk" : "");
     for (int c = 0; c < SN_CLASS_COUNT; c++) {
-        if (!b->by_class[SN_TIER_DEVICE][c] && !b->by_class[SN_TIER_HOST][c]) continue;
-        sn_str_printf(out, "%-16s %16s %16s\n", sn_class_name((sn_class)c), sn_bytes_text(b->by_class[SN_TIER_DEVICE][c], x), sn_bytes_text(b->by_class[SN_TIER_HOST][c], y));
+        if (!b->by_class[SN_TIER_DEVICE][c] && !b->by_class[SN_TIER_HOST][c] && !b->by_class[SN_TIER_DISK][c]) continue;
+        sn_str_printf(out, "%-16s %16s %16s", sn_class_name((sn_class)c), sn_bytes_text(b->by_class[SN_TIER_DEVICE][c], x), sn_bytes_text(b->by_class[SN_TIER_HOST][c], y));
+        print_disk(out, b->by_class[SN_TIER_DISK][c]);
     }
-    sn_str_printf(out, "%-16s %16s %16s\n", "arenas", sn_bytes_text(b->by_tier[SN_TIER_DEVICE], x), sn_bytes_text(b->by_tier[SN_TIER_HOST], y));
+    sn_str_printf(out, "%-16s %16s %16s", "arenas", sn_bytes_text(b->by_tier[SN_TIER_DEVICE], x), sn_bytes_text(b->by_tier[SN_TIER_HOST], y));
+    print_disk(out, b->by_tier[SN_TIER_DISK] - b->files);
     sn_str_printf(out, "%-16s %16s %16s\n", "reserved", "", sn_bytes_text(b->reserved, y));
     if (b->files) sn_str_printf(out, "%-16s %16s %16s %16s\n", "files", "", "", sn_bytes_text(b->files, y));
     sn_str_printf(out, "total %s = %llu bytes; the peak is in %s at %s\n", sn_bytes_text(b->total, x), (unsigned long long)b->total, b->peak_program, b->peak_op);

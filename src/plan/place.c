@@ -34,6 +34,8 @@ typedef struct scratch {
     uint64_t *best;
 } scratch;
 
+static uint64_t aligned(uint64_t at, const sn_block *b) { return b->align ? sn_round_up(at, b->align) : at; }
+
 /* Lowest offset that fits: walks the placed blocks that live at the same time, by offset. */
 static void place_one(sn_block *blocks, uint32_t index, uint32_t *placed, size_t *n_placed) {
     sn_block *b = &blocks[index];
@@ -41,13 +43,14 @@ static void place_one(sn_block *blocks, uint32_t index, uint32_t *placed, size_t
     for (size_t i = 0; i < *n_placed; i++) {
         const sn_block *p = &blocks[placed[i]];
         if (p->last < b->first || p->first > b->last) continue;
-        if (p->offset > at && p->offset - at >= b->bytes && p->offset - at < best_gap) {
-            best = at;
-            best_gap = p->offset - at;
+        uint64_t from = aligned(at, b);
+        if (p->offset > from && p->offset - from >= b->bytes && p->offset - from < best_gap) {
+            best = from;
+            best_gap = p->offset - from;
         }
         if (p->offset + p->bytes > at) at = p->offset + p->bytes;
     }
-    b->offset = best != UINT64_MAX ? best : at;
+    b->offset = best != UINT64_MAX ? best : aligned(at, b);
     size_t low = 0, high = *n_placed;
     while (low < high) {
         size_t middle = (low + high) / 2;

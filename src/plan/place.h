@@ -11,6 +11,7 @@ typedef struct sn_block {
     uint32_t first, last; /* instructions during which its bytes are held, inclusive */
     uint64_t bytes;       /* a multiple of SN_ALIGN */
     uint64_t offset;      /* result */
+    uint32_t align;       /* of the offset, a power of two; 0: SN_ALIGN */
 } sn_block;
 
 enum { SN_ALIGN = 64 };

@@ -40,6 +40,7 @@ typedef struct planner {
     uint32_t *first, *last; /* by value: instructions that define it and use it last */
     uint32_t *root;         /* by value: the value whose bytes it shares */
     uint64_t *bytes, *offset;
+    bool *staged;           /* by value: the disk arena writes or reads its bytes */
     sn_shape *shape;        /* local */
 } planner;
 
@@ -133,6 +134,15 @@ static void measure_lifetimes(planner *p) {
     }
 }
 
+static void mark_staged(planner *p) {
+    const sn_graph *g = p->g;
+    for (size_t k = 0; k < g->n_order; k++) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        if (n->op == SN_OP_fetch) p->staged[p->root[n->out[0]]] = true;
+        if (n->op == SN_OP_store) p->staged[p->root[n->in[0].value]] = true;
+    }
+}
+
 /* An output takes the bytes of an input that dies here, when the op permits it and the sizes agree. */
 static void join_aliases(planner *p) {
     const sn_graph *g = p->g;
@@ -164,7 +174,7 @@ static void join_aliases(planner *p) {
 static sn_queue queue_of(const sn_node *n, const sn_call *c) {
     (void)c;
     if (n->op == SN_OP_copy) return SN_QUEUE_COPY;
-    if (n->op == SN_OP_read) return SN_QUEUE_IO;
+    if (n->op == SN_OP_read || n->op == SN_OP_fetch || n->op == SN_OP_store) return SN_QUEUE_IO;
     if (n->op == SN_OP_reduce_scatter || n->op == SN_OP_all_gather) return SN_QUEUE_COMM;
     return SN_QUEUE_COMPUTE;
 }
@@ -229,7 +239,7 @@ static sn_status make_instructions(planner *p) {
         in->out = next += n->n_in;
         next += n->n_out;
         in->attrs = n->attrs;
-        if (op->flat_first) in->attrs.i[op->flat_first - 1] = first_of(p, n);
+        if (op->flat_first) in->attrs.i[op->flat_first - 1] += first_of(p, n);
         in->node = g->order[k];
         in->name = n->name;
         in->made_by = n->made_by;
@@ -260,7 +270,7 @@ static sn_status place_transients(planner *p) {
         size_t n = 0, base = n_lives;
         for (size_t v = 0; v < g->n_values; v++) {
             if (p->root[v] != v || !is_transient(p, &g->values[v]) || p->first[v] == SN_NONE || tier_of(&g->values[v]) != (sn_tier)tier || !p->bytes[v]) continue;
-            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v]};
+            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v], .align = p->staged[v] ? SN_DISK_ALIGN : 0};
             lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier};
             n_lives++;
         }
@@ -273,8 +283,8 @@ static sn_status place_transients(planner *p) {
         if (p->request->reuse) s = sn_place(blocks, n, &arena);
         else
             for (size_t i = 0; i < n; i++) {
-                blocks[i].offset = arena;
-                arena += blocks[i].bytes;
+                blocks[i].offset = blocks[i].align ? sn_round_up(arena, blocks[i].align) : arena;
+                arena = blocks[i].offset + blocks[i].bytes;
             }
         prog->transient_bytes[tier] = arena;
         uint64_t origin = p->plan->persistent_bytes[tier];
@@ -311,7 +321,8 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     uint32_t *words = sn_alloc(3 * n * sizeof *words);
     uint64_t *longs = sn_alloc_zero(2 * n, sizeof *longs);
     p.shape = sn_alloc(n * sizeof *p.shape);
-    sn_status s = words && longs && p.shape ? SN_OK : no_memory();
+    p.staged = sn_alloc_zero(n, sizeof *p.staged);
+    sn_status s = words && longs && p.shape && p.staged ? SN_OK : no_memory();
     if (s == SN_OK) {
         p.first = words;
         p.last = words + n;
@@ -331,6 +342,7 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     if (s == SN_OK) {
         measure_lifetimes(&p);
         if (request->reuse) join_aliases(&p);
+        mark_staged(&p);
         s = make_instructions(&p);
     }
     if (s == SN_OK) s = place_transients(&p);
@@ -341,6 +353,7 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     sn_free(words);
     sn_free(longs);
     sn_free(p.shape);
+    sn_free(p.staged);
     return s;
 }
 
@@ -406,8 +419,10 @@ static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
         if (!sn_shape_bytes(&at->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
         at->bytes = bytes;
         at->offset = plan->persistent_bytes[at->tier];
-        plan->persistent_bytes[at->tier] += sn_round_up(bytes, SN_ALIGN);
+        plan->persistent_bytes[at->tier] += sn_round_up(bytes, at->tier == SN_TIER_DISK ? SN_DISK_ALIGN : SN_ALIGN);
     }
+    for (int t = 0; plan->persistent_bytes[SN_TIER_DISK] && t < SN_TIER_DISK; t++) /* staged tiles are aligned in the part behind */
+        plan->persistent_bytes[t] = sn_round_up(plan->persistent_bytes[t], SN_DISK_ALIGN);
     return SN_OK;
 }
 
@@ -419,6 +434,7 @@ sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_pla
     plan->n_programs = job->n_graphs;
     plan->files = job->files;
     plan->n_files = (int)job->n_files;
+    plan->disk_folder = job->disk_folder;
     sn_status s = place_io(plan, job);
     if (s == SN_OK) s = place_persistent(plan, job);
     for (int k = 0; s == SN_OK && k < job->n_graphs; k++) s = plan_program(plan, job, k, request);

@@ -80,6 +80,7 @@ typedef struct sn_plan {
     int input_slots;
     const sn_program_file *files; /* the job's: what its programs read */
     int n_files;
+    const char *disk_folder; /* the job's: where the disk arena's file is made; may be NULL when there is none */
     sn_bill bill;
     sn_device_shape device;
     int rank;

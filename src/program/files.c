@@ -18,6 +18,7 @@ sn_status sn_files_open(const sn_program_file *list, int count, sn_files *out) {
 }
 
 void sn_files_close(sn_files *f) {
+    sn_disk_close(&f->disk);
     for (int i = 0; i < f->count; i++) close(f->fds[i]);
     sn_free(f->fds);
     *f = (sn_files){0};

@@ -1,7 +1,7 @@
 /* The kernel ABI: what a kernel is given, and how it is declared.
  *
  * Kernels see base/, tensor/ and program/ only. A kernel neither allocates nor fails: everything that can be refused
- * is refused by `takes` when the plan is made. What cannot be known then is what a file holds when it is read: a kernel of
+ * is refused by `takes` when the plan is made. What cannot be known then is how reading and writing files goes: a kernel of
  * the io queue, and only such a one, may set *status, with this thread's message naming the file and the place in it. An output element's bits depend neither on its place in the call nor
  * on the number of threads; reductions have a fixed order that is part of the op's definition. */
 #ifndef SN_PROGRAM_KERNEL_H
@@ -34,7 +34,8 @@ typedef struct sn_call {
     sn_team *team;
     struct sn_comm *comm; /* for collectives only */
     const struct sn_files *files; /* for the io queue only */
-    sn_status *status;            /* of the io queue: SN_OK, or why reading failed */
+    uint64_t disk_offset;         /* of the argument that rests in the disk arena, whose data is NULL */
+    sn_status *status;            /* of the io queue: SN_OK, or why it failed */
 } sn_call;
 
 static inline bool sn_has(const sn_call *c, int input) { return input < c->n_in && c->in[input].shape.rank > 0; }

@@ -81,7 +81,11 @@ static void execute(sn_run *run, const sn_instr *in, int slot) {
     c.n_in = in->n_in;
     c.n_out = in->n_out;
     c.attrs = in->attrs;
-    for (int i = 0; i < in->n_in; i++) c.in[i] = tensor_of(run, &in->in[i], slot);
+    c.disk_offset = 0;
+    for (int i = 0; i < in->n_in; i++) {
+        c.in[i] = tensor_of(run, &in->in[i], slot);
+        if (in->in[i].arena == SN_TIER_DISK) c.disk_offset = in->in[i].offset;
+    }
     for (int i = 0; i < in->n_out; i++) c.out[i] = tensor_of(run, &in->out[i], slot);
     c.scratch = in->scratch_bytes ? run->base[SN_TIER_DEVICE] + in->scratch_offset : NULL;
     c.team = in->queue == SN_QUEUE_COMPUTE ? run->team : NULL;
@@ -167,6 +171,7 @@ sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *com
     run->comm = comm;
     sn_status s = check_kernels(plan);
     if (s == SN_OK && device->map) s = sn_files_open(plan->files, plan->n_files, &run->files);
+    if (s == SN_OK && device->map) s = sn_disk_open(plan->disk_folder, plan->arena_bytes[SN_TIER_DISK], &run->files.disk);
     if (s == SN_OK && device->map) s = sn_team_open(plan->device.threads, NULL, &run->team);
     for (int t = 0; s == SN_OK && device->map && t < SN_TIER_DISK; t++) s = device->map(plan->arena_bytes[t], run->team, (void **)&run->base[t]);
     if (s == SN_OK && device->map) s = start_queues(run);
@@ -224,6 +229,33 @@ void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const 
         }
     if (info) *info = NULL;
     return NULL;
+}
+
+static sn_status part_of(const sn_run *run, sn_pid p, uint64_t at, size_t n, char **base, uint64_t *offset) {
+    const sn_placed *x = &run->plan->persistent[p];
+    if (at > x->bytes || n > x->bytes - at)
+        return sn_fail(SN_ERR_INTERNAL, "%zu bytes at %llu are outside persistent value %u of %llu", n, (unsigned long long)at, p, (unsigned long long)x->bytes);
+    *offset = x->offset + at;
+    *base = run->base[x->tier];
+    return *base || x->tier == SN_TIER_DISK ? SN_OK : sn_fail(SN_ERR_USAGE, "device %s has no memory", run->device.shape.name);
+}
+
+sn_status sn_run_read(const sn_run *run, sn_pid p, uint64_t at, void *data, size_t n) {
+    char *base = NULL;
+    uint64_t offset = 0;
+    SN_TRY(part_of(run, p, at, n, &base, &offset));
+    if (!base) return sn_disk_read(&run->files.disk, offset, data, n);
+    memcpy(data, base + offset, n);
+    return SN_OK;
+}
+
+sn_status sn_run_write(sn_run *run, sn_pid p, uint64_t at, const void *data, size_t n) {
+    char *base = NULL;
+    uint64_t offset = 0;
+    SN_TRY(part_of(run, p, at, n, &base, &offset));
+    if (!base) return sn_disk_write(&run->files.disk, offset, data, n);
+    memcpy(base + offset, data, n);
+    return SN_OK;
 }
 
 const sn_placed *sn_run_placed(const sn_run *run, sn_pid p) { return &run->plan->persistent[p]; }

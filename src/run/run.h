@@ -29,7 +29,7 @@ sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *com
 void sn_run_close(sn_run *run);
 
 /* Runs program `index` with the inputs of `slot`. Collective over the comm when the program communicates.
- * Fails when a file of an instruction `read` cannot be read or ends early; the message names the program, the instruction,
+ * Fails when a file of an instruction `read` cannot be read or ends early, or the disk arena cannot be read or written; the message names the program, the instruction,
  * the file and the place in it. The program has then run to its end without executing anything after the failure but
  * collectives, so that no rank hangs; what it should have written is unspecified. */
 sn_status sn_run_program(sn_run *run, int index, int slot);
@@ -37,7 +37,11 @@ sn_status sn_run_program(sn_run *run, int index, int slot);
 /* Runs one instruction on the calling thread, for the tests. */
 void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot);
 
-/* Addresses. NULL when there is no such name or no memory behind the device. */
+/* n bytes of a persistent value from byte `at` on, wherever it rests. */
+sn_status sn_run_read(const sn_run *run, sn_pid p, uint64_t at, void *data, size_t n);
+sn_status sn_run_write(sn_run *run, sn_pid p, uint64_t at, const void *data, size_t n);
+
+/* Addresses. NULL when there is no such name, no memory behind the device, or the value rests on disk. */
 void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const sn_io_slot **info);
 void *sn_run_persistent(const sn_run *run, sn_pid p);
 const sn_placed *sn_run_placed(const sn_run *run, sn_pid p);

@@ -69,6 +69,15 @@ void tiny_open_model(tiny *t, sn_model *model, const char *options, const char *
     assert_ok(sn_load_weights(t->run, t->job, 7));
 }
 
+static void initialise(tiny *t, const sn_persistent *e, sn_pid p, sn_pid key) {
+    const sn_placed *at = &t->plan->persistent[p];
+    void *data = sn_alloc((size_t)at->bytes);
+    assert_non_null(data);
+    sn_initialise(e, key, 7, 0, at->count, data);
+    assert_ok(sn_run_write(t->run, p, 0, data, (size_t)at->bytes));
+    sn_free(data);
+}
+
 void tiny_open(tiny *t, const sn_model_config *config, const char *options, const char *device, bool reuse) {
     open_run(t, config, NULL, options, device, reuse);
     if (!t->device.map) return;
@@ -79,11 +88,11 @@ void tiny_open(tiny *t, const sn_model_config *config, const char *options, cons
             e->source.scale = 0.05f;
         }
         if (e->class_of == SN_CLASS_WEIGHTS && e->source.init == SN_INIT_NORMAL && e->source.scale < 0.05f) e->source.scale = 0.2f;
-        if (e->class_of == SN_CLASS_WEIGHTS) sn_initialise(e, (sn_pid)p, 7, 0, t->plan->persistent[p].count, sn_run_persistent(t->run, (sn_pid)p));
+        if (e->class_of == SN_CLASS_WEIGHTS) initialise(t, e, (sn_pid)p, (sn_pid)p);
         if (e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE && strstr(e->name, ".master")) {
             sn_persistent master = *e;
             master.source = t->job->persistent[e->parent].source;
-            sn_initialise(&master, e->parent, 7, 0, t->plan->persistent[p].count, sn_run_persistent(t->run, (sn_pid)p));
+            initialise(t, &master, (sn_pid)p, e->parent);
         }
     }
 }
@@ -150,7 +159,14 @@ double tiny_step(tiny *t, int step, float *norm) {
 void tiny_digest(tiny *t, char hex[65]) {
     sn_sha256 h;
     sn_sha256_start(&h);
-    for (size_t p = 0; p < t->job->n_persistent; p++) sn_sha256_add(&h, sn_run_persistent(t->run, (sn_pid)p), t->plan->persistent[p].bytes);
+    for (size_t p = 0; p < t->job->n_persistent; p++) {
+        size_t bytes = (size_t)t->plan->persistent[p].bytes;
+        void *data = bytes ? sn_alloc(bytes) : NULL;
+        if (!data) continue;
+        assert_ok(sn_run_read(t->run, (sn_pid)p, 0, data, bytes));
+        sn_sha256_add(&h, data, bytes);
+        sn_free(data);
+    }
     sn_sha256_end(&h, hex);
 }
 

@@ -54,6 +54,7 @@ const sn_op sn_op_cast = {
     .max_in = 2,
     .n_out = 1,
     .mutates = 2,
+    .into = 2,
     .int_attrs = {"dtype"},
     .shape = shape,
     .axes = axes,

@@ -1,0 +1,56 @@
+/* The inside of the pass move, shared by move*.c. */
+#ifndef SN_PASSES_MOVE_H
+#define SN_PASSES_MOVE_H
+
+#include "passes/pass.h"
+
+enum { SN_MOVE_RECENT = 8 };
+
+/* A run of rows of an op that works on tiles: brought, and not yet worked on. */
+typedef struct sn_tile {
+    sn_nid node; /* SN_NONE: none */
+    int64_t at, n;
+    sn_vid brought[SN_MAX_IN]; /* by input: its rows on the device; SN_NONE: it is worked on where it rests */
+} sn_tile;
+
+typedef struct mover {
+    sn_graph *g;
+    const sn_cluster *cluster;
+    int64_t tile_bytes; /* of the largest operand of a tile */
+    sn_tile pending;
+    /* Copies made lately, for sharing. */
+    struct {
+        sn_vid from, to;
+        int64_t slice_at, slice_n;
+        sn_dtype form;
+        int32_t layer;
+        uint8_t phase;
+        bool copied;
+    } recent[SN_MOVE_RECENT];
+    int next;
+} mover;
+
+/* Appends op with this one input; the result has the name and split of what went in, and this class. */
+sn_vid sn_moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_class class_of);
+
+/* Whether a value rests where the device cannot address it. */
+bool sn_rests_away(const mover *m, sn_vid v);
+
+/* The use of a value that rests away, on the device. */
+sn_vid sn_bring(mover *m, sn_use from);
+
+/* What was made on the device (or lies in the host tier, as an op that reads files leaves it), to where `into` rests: away. */
+void sn_send(mover *m, sn_use from, sn_use into);
+
+/* The size of tiles in this graph. */
+void sn_choose_tiles(mover *m);
+
+/* Whether the op works on tiles here: it changes something that rests away, and may, and its operands have rows (are in no shards). */
+bool sn_takes_tiles(const mover *m, const sn_node *n);
+
+/* Stamps the op in tiles, each brought while the one before is worked on: a tile is left pending for the next call or for
+ * sn_finish_tiles, which everything but tiles has to call first. */
+sn_status sn_move_tiles(mover *m, sn_nid id);
+sn_status sn_finish_tiles(mover *m);
+
+#endif

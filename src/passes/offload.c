@@ -1,0 +1,108 @@
+/* Offload: optimizer states (moments and f32 masters), gradients, weights rest in the host tier, or on disk, between their uses. The pass
+ * says where values rest and nothing else; what has to be moved follows (move). Bits do not change. Sources: ZeRO-Offload (Ren et al. 2021,
+ * arXiv 2101.06840), ZeRO-Infinity (Rajbhandari et al. 2021, arXiv 2104.07857). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/pass.h"
+
+#define PLACE_OPTION(name, what)                                                                        \
+    {                                                                                                   \
+        .key = name, .kind = SN_OPTION_STRING, .default_text = "none", .metavar = "none|host|disk[:F]", \
+        .help = "where " what " rest; F: the share of them, 0 to 1"                                     \
+    }
+
+static const sn_option options[] = {
+    PLACE_OPTION("offload_optimizer", "optimizer states"),
+    PLACE_OPTION("offload_gradients", "gradients"),
+    PLACE_OPTION("offload_param", "weights"),
+    {.key = "offload_dir", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "folder for what rests on disk"}};
+
+static const struct {
+    const char *key;
+    sn_class class_of;
+} kinds[] = {{"offload_optimizer", SN_CLASS_OPTIMIZER}, {"offload_gradients", SN_CLASS_GRADIENTS}, {"offload_param", SN_CLASS_WEIGHTS}};
+
+typedef struct place {
+    const char *key;
+    sn_class class_of;
+    sn_tier tier;
+    double fraction;
+} place;
+
+static sn_status parse(const char *text, place *out) {
+    size_t n = strcspn(text, ":");
+    out->tier = SN_TIER_DEVICE;
+    out->fraction = 1;
+    if (!strcmp(text, "none")) return SN_OK;
+    if (n == 4 && !strncmp(text, "host", n)) out->tier = SN_TIER_HOST;
+    if (n == 4 && !strncmp(text, "disk", n)) out->tier = SN_TIER_DISK;
+    char *end = NULL;
+    if (text[n]) out->fraction = strtod(text + n + 1, &end);
+    if (out->tier == SN_TIER_DEVICE || (end && (end == text + n + 1 || *end)) || !(out->fraction > 0 && out->fraction <= 1))
+        return sn_fail(SN_ERR_USAGE, "%s is '%s', wanted none, host or disk, with a share in (0, 1] as disk:0.5", out->key, text);
+    return SN_OK;
+}
+
+static bool is_placed(const sn_job *job, sn_pid p, sn_class class_of) {
+    const sn_persistent *e = &job->persistent[p];
+    return e->class_of == class_of && (class_of != SN_CLASS_OPTIMIZER || e->parent != SN_NONE);
+}
+
+/* The parameter that a value belongs to. */
+static sn_pid owner(const sn_job *job, sn_pid p) { return job->persistent[p].parent == SN_NONE ? p : job->persistent[p].parent; }
+
+static uint64_t bytes_of(const sn_persistent *e) {
+    size_t bytes;
+    return sn_shape_bytes(&e->shape, e->rest.form, &bytes) ? bytes : 0;
+}
+
+static void set_tier(sn_job *job, sn_pid p, sn_tier tier) {
+    job->persistent[p].rest.tier = tier;
+    for (int k = 0; k < job->n_graphs; k++) {
+        sn_graph *g = job->graphs[k];
+        if (p < g->n_of_persistent && g->of_persistent[p] != SN_NONE) g->values[g->of_persistent[p]].rest.tier = tier;
+    }
+}
+
+/* All values of a parameter go together; parameters in their order, until the share is reached. */
+static sn_status place_values(sn_job *job, const place *to) {
+    uint64_t *bytes = sn_alloc_zero(job->n_persistent, sizeof *bytes), all = 0, placed = 0;
+    if (!bytes) return sn_fail(SN_ERR_NO_MEMORY, "cannot count %s", sn_class_name(to->class_of));
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        if (!is_placed(job, (sn_pid)p, to->class_of)) continue;
+        bytes[owner(job, (sn_pid)p)] += bytes_of(&job->persistent[p]);
+        all += bytes_of(&job->persistent[p]);
+    }
+    for (size_t w = 0; w < job->n_persistent; w++) {
+        uint64_t own = bytes[w];
+        if ((double)placed >= to->fraction * (double)all) bytes[w] = 0; /* stays */
+        placed += own;
+    }
+    for (size_t p = 0; p < job->n_persistent; p++)
+        if (is_placed(job, (sn_pid)p, to->class_of) && bytes[owner(job, (sn_pid)p)]) set_tier(job, (sn_pid)p, to->tier);
+    sn_free(bytes);
+    return SN_OK;
+}
+
+static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
+    const char *folder = sn_options_string(recipe, "offload_dir");
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        place to = {.key = kinds[k].key, .class_of = kinds[k].class_of};
+        SN_TRY(parse(sn_options_string(recipe, to.key), &to));
+        if (to.tier == SN_TIER_DEVICE) continue;
+        if (to.tier == SN_TIER_HOST && cluster->addresses >> SN_TIER_HOST & 1)
+            return sn_fail(SN_ERR_PLAN, "%s host saves nothing: on this device host memory is device memory (disk would)", to.key);
+        if (to.tier == SN_TIER_DISK && (!folder || !*folder))
+            return sn_fail(SN_ERR_USAGE, "%s disk needs offload_dir, a folder on a disk with room for them", to.key);
+        if (to.tier == SN_TIER_DISK && !(job->disk_folder = sn_pool_strdup(&job->pool, folder)))
+            return sn_fail(SN_ERR_NO_MEMORY, "cannot keep offload_dir");
+        SN_TRY(place_values(job, &to));
+    }
+    return SN_OK;
+}
+
+const sn_pass sn_pass_offload = {.name = "offload",
+                                 .saves = "optimizer states, gradients, weights rest in host memory or on disk",
+                                 .run = run,
+                                 .options = SN_OPTION_GROUP("Offload", options)};
