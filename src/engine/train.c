@@ -212,8 +212,8 @@ static sn_status export_saved(sn_training *t) {
 
 static sn_status finish(sn_training *t) {
     sn_train_summary *s = t->summary;
-    uint64_t peaks[SN_RANKS_MOST], others = 0;
-    sn_world_gather(&t->world, &(uint64_t){sn_peak_rss_bytes()}, sizeof peaks[0], peaks);
+    uint64_t peaks[SN_RANKS_MOST] = {0}, own = sn_peak_rss_bytes(), others = 0;
+    sn_world_gather(&t->world, &own, sizeof own, peaks);
     for (int r = 1; r < t->world.size; r++) others += peaks[r];
     if (t->world.rank) return SN_OK;
     SN_TRY(t->world.comm ? export_saved(t) : export_result(t));

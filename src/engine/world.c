@@ -62,7 +62,7 @@ static sn_status find_neighbours(sn_world *w) {
         w->local += all[r].host == own.host;
         w->sharing += all[r].host == own.host && CPU_COUNT(&both) > 0;
     }
-    if (CPU_COUNT(&own.cpus) < online / w->local)
+    if (w->local && CPU_COUNT(&own.cpus) < online / w->local)
         sn_warn("the launcher has bound this rank to %d of %d processors; with Open MPI, --bind-to none gives it its share of all",
                 CPU_COUNT(&own.cpus), online);
     sn_free(all);
@@ -70,10 +70,11 @@ static sn_status find_neighbours(sn_world *w) {
 }
 
 static sn_status measure(sn_world *w, uint64_t before) {
-    uint64_t all[SN_RANKS_MOST], after;
+    uint64_t all[SN_RANKS_MOST], after, grown;
     SN_TRY(warm(w->comm));
     after = sn_rss_bytes();
-    sn_world_gather(w, &(uint64_t){after > before ? after - before : 0}, sizeof after, all);
+    grown = after > before ? after - before : 0;
+    sn_world_gather(w, &grown, sizeof grown, all);
     for (int r = 0; r < w->size; r++)
         if (all[r] > w->reserved) w->reserved = all[r];
     return SN_OK;

@@ -149,7 +149,7 @@ static sn_status lex_number(lexer *l) {
         base = mark == 'x' ? 16 : mark == 'o' ? 8 : 2;
         at += 2;
     }
-    for (; at < l->size && n + 1 < sizeof digits; at++) {
+    for (; at < l->size && n + 2 < sizeof digits; at++) { /* an exponent takes two at once */
         char c = l->s[at], next = at + 1 < l->size ? l->s[at + 1] : 0;
         if (c == '_') continue;
         if (base == 10 && c == '.' && !fraction && is_digit(next)) fraction = true;

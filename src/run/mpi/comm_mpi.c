@@ -133,9 +133,9 @@ static void move_parts(const sn_comm *c) {
 /* Every rank says which collective it is at, and what it is. */
 static void compare(const sn_comm *c, const uint64_t mine[3]) {
     const state *s = c->state;
-    uint64_t theirs[SN_RANKS_MOST][3];
-    for (int r = 0; r < c->size; r++)
-        s->parts[r] = r == c->rank ? (part){0} : (part){(const char *)mine, (char *)theirs[r], sizeof theirs[r], sizeof theirs[r]};
+    uint64_t theirs[SN_RANKS_MOST][3] = {{0}};
+    for (int r = 0; r < c->size; r++) s->parts[r] = (part){(const char *)mine, (char *)theirs[r], sizeof theirs[r], sizeof theirs[r]};
+    s->parts[c->rank] = (part){0};
     move_parts(c);
     for (int r = 0; r < c->size; r++) {
         char text[256];
@@ -159,9 +159,10 @@ static void all_to_all(sn_comm *c, const void *send, const size_t *at, const siz
     compare(c, (uint64_t[]){++s->calls, 1, sum});
     for (int r = 0; r < c->size; r++) {
         pieces[r] = r == c->rank ? (const char *)send + at[r] : to;
-        s->parts[r] = r == c->rank ? (part){0} : (part){(const char *)send + at[r], to, bytes[r], bytes[c->rank]};
+        s->parts[r] = (part){(const char *)send + at[r], to, bytes[r], bytes[c->rank]};
         if (r != c->rank) to += bytes[c->rank];
     }
+    s->parts[c->rank] = (part){0};
     move_parts(c);
 }
 
@@ -173,18 +174,24 @@ static void all_gather(sn_comm *c, const void *mine, const size_t *at, void *out
     const size_t bytes = at[c->rank + 1] - at[c->rank];
     compare(c, (uint64_t[]){++s->calls, 2, at[c->size]});
     if (bytes && mine != own) memcpy(own, mine, bytes);
-    for (int r = 0; r < c->size; r++) s->parts[r] = r == c->rank ? (part){0} : (part){own, (char *)out + at[r], bytes, at[r + 1] - at[r]};
+    for (int r = 0; r < c->size; r++) s->parts[r] = (part){own, (char *)out + at[r], bytes, at[r + 1] - at[r]};
+    s->parts[c->rank] = (part){0};
     move_parts(c);
 }
 
-static void close_comm(sn_comm *c, bool failed) {
-    state *s = c->state;
-    if (!failed) MPI_Finalize(); /* after a failure it would wait for ranks that wait for this one; the launcher ends them */
-    free(s->parts);
-    free(s->requests);
-    free(s->statuses);
+static void release(sn_comm *c, state *s) {
+    if (s) {
+        free(s->parts);
+        free(s->requests);
+        free(s->statuses);
+    }
     free(s);
     free(c);
+}
+
+static void close_comm(sn_comm *c, bool failed) {
+    if (!failed) MPI_Finalize(); /* after a failure it would wait for ranks that wait for this one; the launcher ends them */
+    release(c, c->state);
 }
 
 __attribute__((visibility("default"))) const char *snug_mpi_open(int rank, int size, sn_comm **out, char text[256]) {
@@ -202,8 +209,10 @@ __attribute__((visibility("default"))) const char *snug_mpi_open(int rank, int s
     sn_comm *c = calloc(1, sizeof *c);
     state *s = calloc(1, sizeof *s);
     if (!c || !s || !(s->parts = calloc((size_t)size, sizeof *s->parts)) ||
-        !(s->requests = calloc(2 * (size_t)size, sizeof(MPI_Request))) || !(s->statuses = calloc(2 * (size_t)size, sizeof(MPI_Status))))
+        !(s->requests = calloc(2 * (size_t)size, sizeof(MPI_Request))) || !(s->statuses = calloc(2 * (size_t)size, sizeof(MPI_Status)))) {
+        release(c, s);
         return "no memory for the ranks";
+    }
     MPI_Comm_dup(MPI_COMM_WORLD, &s->world);
     MPI_Comm_set_errhandler(s->world, MPI_ERRORS_RETURN);
     *c = (sn_comm){.rank = rank,
