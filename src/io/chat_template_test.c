@@ -242,6 +242,20 @@ static void hostile_templates_end(void **state) {
     sn_str_free(&deep);
 }
 
+/* The longest numbers, with an exponent at every place. */
+static void long_numbers_end(void **state) {
+    (void)state;
+    for (int digits = 40; digits < 80; digits++) {
+        char source[128] = "{{ ";
+        memset(source + 3, '1', (size_t)digits);
+        strcpy(source + 3 + digits, "e5 }}");
+        sn_chat_text out = {0};
+        sn_chat_input in = {.messages = "[]"};
+        if (render(source, strlen(source), &in, &out) != SN_OK) assert_true(*sn_error_text() != 0);
+        sn_chat_text_free(&out);
+    }
+}
+
 static void errors_name_line_and_cause(void **state) {
     (void)state;
     static const struct {
@@ -298,7 +312,7 @@ int main(void) {
         cmocka_unit_test(assistant_turns),
         cmocka_unit_test(user_text_is_told_apart),
         cmocka_unit_test(hostile_templates_end),
-        cmocka_unit_test(errors_name_line_and_cause),
+        cmocka_unit_test(long_numbers_end), cmocka_unit_test(errors_name_line_and_cause),
         cmocka_unit_test(allocations_may_fail),
     };
     setenv("TZ", "UTC", 1);
