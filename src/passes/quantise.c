@@ -69,7 +69,7 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
             if (n->op != SN_OP_matmul || n->phase != SN_PHASE_FORWARD) continue;
             sn_dtype weight = g->values[n->in[1].value].dtype;
             int64_t columns = g->values[n->in[0].value].shape.d[1];
-            if (sn_dtype_is_quantised(weight) && columns % sn_dtypes[activation_form(weight)].block == 0) n->in[0].form = activation_form(weight);
+            if (sn_dtype_is_quantised(weight) && columns % sn_dtypes[activation_form(weight)].block == 0) n->in[0].form = (uint8_t)activation_form(weight);
         }
     }
     return SN_OK;

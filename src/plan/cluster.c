@@ -105,8 +105,9 @@ static bool same_argument(const sn_arg *a, const sn_arg *b) {
     return a->arena == b->arena && a->dtype == b->dtype && (a->arena == SN_NO_ARENA || sn_shape_equal(&a->shape, &b->shape));
 }
 
+/* Attributes of a collective are integers. */
 static bool same_collective(const sn_instr *a, const sn_instr *b) {
-    return !strcmp(a->op, b->op) && a->n_in == b->n_in && a->n_out == b->n_out && !memcmp(&a->attrs, &b->attrs, sizeof a->attrs) &&
+    return !strcmp(a->op, b->op) && a->n_in == b->n_in && a->n_out == b->n_out && !memcmp(a->attrs.i, b->attrs.i, sizeof a->attrs.i) &&
            same_argument(whole_side(a), whole_side(b));
 }
 
