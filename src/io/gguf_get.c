@@ -192,7 +192,7 @@ sn_status sn_gguf_get_i32s(const sn_gguf *g, const char *key, int32_t **out, siz
     for (uint64_t i = 0; i < kv->count && s == SN_OK; i++) {
         integer(kv->item_type, raw + i * width, &negative, &magnitude);
         if (magnitude > (uint64_t)INT32_MAX + negative) s = out_of_range(g, kv, "array of i32", negative, magnitude);
-        items[i] = negative ? (int32_t)(0 - (int64_t)magnitude) : (int32_t)magnitude;
+        else items[i] = negative ? (int32_t)(0 - (int64_t)magnitude) : (int32_t)magnitude;
     }
     sn_free(raw);
     if (s != SN_OK) {
