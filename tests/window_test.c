@@ -27,18 +27,10 @@ static sn_model_config one_layer(void) {
 static int write_model(void **state) {
     (void)state;
     sn_model_config config = one_layer();
-    tiny t;
-    sn_model shape = {.path = "tiny", .config = &t.config}, model;
     const char *root = test_dir("window");
     snprintf(folder, sizeof folder, "%s/hf", root);
     snprintf(gguf, sizeof gguf, "%s/tiny.gguf", root);
-    tiny_open(&t, &config, "seed=1", "cpu", true);
-    sn_session s = {.model = &shape, .device = t.device, .cluster = t.cluster, .job = t.job, .plan = t.plan, .run = t.run};
-    assert_ok(sn_export_hf(&s, folder, SN_F32, NULL));
-    tiny_close(&t);
-    assert_ok(sn_model_open(folder, &model));
-    assert_ok(sn_merge_adapter(&model, NULL, gguf, true, SN_F32, 1, NULL));
-    sn_model_close(&model);
+    tiny_write(&config, folder, gguf, SN_F32);
     return 0;
 }
 

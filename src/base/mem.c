@@ -17,6 +17,8 @@ bool sn_alloc_forbid(bool on) {
     return before;
 }
 
+bool sn_alloc_is_forbidden(void) { return forbidden; }
+
 static bool must_fail(void) {
     assert(!forbidden);
     atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);

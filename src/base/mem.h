@@ -21,6 +21,7 @@ char *sn_strndup(const char *s, size_t n);
 /* While this thread runs a program nothing may be allocated: an allocation is a fault of the library, and asserted not to be.
  * Returns what held before. */
 bool sn_alloc_forbid(bool forbidden);
+bool sn_alloc_is_forbidden(void);
 
 /* Test hook: the n-th allocation from now (0 = the next) fails, once; n < 0 switches it off.
  * Returns the number of allocations made since the last call. Process-wide. */

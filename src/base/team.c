@@ -143,9 +143,7 @@ static void run_round(sn_team *t, unsigned n, sn_task_fn fn, void *context) {
     atomic_store_explicit(&t->n_tasks, n, memory_order_release);
     atomic_store_explicit(&t->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&t->context, context, memory_order_relaxed);
-    bool forbids = sn_alloc_forbid(false);
-    sn_alloc_forbid(forbids);
-    atomic_store_explicit(&t->forbids, forbids, memory_order_relaxed);
+    atomic_store_explicit(&t->forbids, sn_alloc_is_forbidden(), memory_order_relaxed);
     atomic_store_explicit(&t->done, 0, memory_order_relaxed);
     atomic_store_explicit(&t->ticket, round << 32, memory_order_release);
     atomic_fetch_add_explicit(&t->round, 1, memory_order_release);

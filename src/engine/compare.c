@@ -54,11 +54,8 @@ sn_status sn_compare_training(sn_model *model, const sn_options *recipe, sn_comp
     sn_status s = measure(model, recipe, &out->rows[0], &out->measured);
     for (size_t i = 0; s == SN_OK && i < sn_n_passes; i++) {
         const sn_pass *p = sn_passes[i];
-        if (p->decided && p->decided(recipe)) continue;
         for (size_t k = 0; s == SN_OK && k < p->n_choices; k++)
-            if (!sn_options_is(recipe, p->choices[k].key, p->choices[k].value) &&
-                (!p->offers || p->offers(recipe, &p->choices[k])))
-                s = add_choice(model, recipe, p, &p->choices[k], out);
+            if (sn_choice_applies(p, recipe, &p->choices[k])) s = add_choice(model, recipe, p, &p->choices[k], out);
     }
     if (s != SN_OK) sn_comparison_free(out);
     return s;

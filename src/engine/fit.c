@@ -54,8 +54,7 @@ static bool worth_planning(const search_space *s, const sn_options *recipe, cand
     for (size_t i = 0; i < s->n; i++) {
         if (!c->taken[i]) continue;
         const sn_choice *choice = &s->passes[i]->choices[c->taken[i] - 1];
-        if (sn_options_is(recipe, choice->key, choice->value)) return false;
-        if (s->passes[i]->offers && !s->passes[i]->offers(recipe, choice)) return false;
+        if (!sn_choice_applies(s->passes[i], recipe, choice)) return false;
         if (choice->kind > c->kind) c->kind = choice->kind;
         forms += choice->kind == SN_CHOICE_LOSSY;
         between |= choice->kind == SN_CHOICE_EXACT && c->taken[i] < s->passes[i]->n_choices;

@@ -135,6 +135,18 @@ sn_pid sn_job_find(const sn_job *job, const char *name) {
     return SN_NONE;
 }
 
+void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest) {
+    job->persistent[p].rest = rest;
+    for (int k = 0; k < job->n_graphs; k++) {
+        sn_graph *g = job->graphs[k];
+        if (p >= g->n_of_persistent || g->of_persistent[p] == SN_NONE) continue;
+        sn_value *v = &g->values[g->of_persistent[p]];
+        v->rest = rest;
+        v->dtype = rest.form;
+        if (v->producer == SN_NONE) v->result = rest.split;
+    }
+}
+
 sn_pid sn_job_master(const sn_job *job, sn_pid weight) {
     static const char suffix[] = ".master";
     for (size_t i = 0; i < job->n_persistent; i++) {

@@ -199,6 +199,9 @@ int sn_job_add_file(sn_job *job, const char *path);
 sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, sn_dtype form, sn_shape shape);
 sn_pid sn_job_find(const sn_job *job, const char *name);
 
+/* Says where and in which form a persistent value rests from now on, in the table and in every program. */
+void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest);
+
 /* The f32 master of a weight: what the update changes where the weight itself has 16 bits. SN_NONE: the weight is its own. */
 sn_pid sn_job_master(const sn_job *job, sn_pid weight);
 

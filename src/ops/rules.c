@@ -92,7 +92,8 @@ sn_status sn_need_state(const char *op, const sn_call *c, int i, const char *arg
     return sn_fail(SN_ERR_SHAPE, "%s: %s must be f32 or bf16, found %s", op, arg, sn_dtype_name(c->in[i].dtype));
 }
 
-sn_status sn_need_update(const char *op, const sn_call *c, int hyper, int clip, int w16) {
+sn_status sn_need_update(const char *op, const sn_call *c, int hyper) {
+    const int clip = hyper + 1, w16 = hyper + 2;
     const sn_shape eight = sn_shape_of(8), four = sn_shape_of(4);
     SN_TRY(sn_need_any(op, c, 0, "w"));
     SN_TRY(sn_need_state(op, c, 0, "w"));
@@ -106,6 +107,19 @@ sn_status sn_need_update(const char *op, const sn_call *c, int hyper, int clip, 
     SN_TRY(sn_need_shape(op, c, w16, "w16", &c->in[0].shape));
     if (c->in[w16].dtype == SN_BF16 || c->in[w16].dtype == SN_F16) return SN_OK;
     return sn_fail(SN_ERR_SHAPE, "%s: w16 must be bf16 or f16, found %s", op, sn_dtype_name(c->in[w16].dtype));
+}
+
+bool sn_accepts_update(int input, sn_dtype form, int hyper) {
+    if (input == 1) return sn_dtype_is_float(form);
+    if (input == hyper || input == hyper + 1) return form == SN_F32;
+    return form == SN_BF16 || form == (input == hyper + 2 ? SN_F16 : SN_F32);
+}
+
+const char *sn_axes_update(const sn_call *c, int states) {
+    static const char *const letters[3][2] = {{"a,a,a,H,C,a->", "a,a,a,a,H,C,a->"},
+                                              {"ab,ab,ab,H,C,ab->", "ab,ab,ab,ab,H,C,ab->"},
+                                              {"abc,abc,abc,H,C,abc->", "abc,abc,abc,abc,H,C,abc->"}};
+    return c->in[0].shape.rank <= 3 ? letters[c->in[0].shape.rank - 1][states - 1] : NULL;
 }
 
 sn_cost sn_cost_each(const sn_call *c, double flops_an_element, uint32_t mutates) {

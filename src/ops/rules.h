@@ -26,10 +26,14 @@ bool sn_accepts_float(const sn_call *c, int input, sn_dtype form); /* every inpu
 sn_vid sn_in(const sn_node *n, int i);
 sn_vid sn_in_form(sn_graph *g, sn_vid v, sn_dtype form);
 
-/* Of an update of weights: w (input 0, f32 or bf16), its gradient (1), hyper, clip, and the 16-bit copy of w, which may be absent. */
-sn_status sn_need_update(const char *op, const sn_call *c, int hyper, int clip, int w16);
+/* Of an update of weights: w (input 0, f32 or bf16), its gradient (1), states, then from input `hyper` on: hyper, clip, and the 16-bit
+ * copy of w, which may be absent. */
+sn_status sn_need_update(const char *op, const sn_call *c, int hyper);
 /* A state like w: its shape, f32 or bf16. */
 sn_status sn_need_state(const char *op, const sn_call *c, int i, const char *arg);
+bool sn_accepts_update(int input, sn_dtype form, int hyper); /* states as w: f32 or bf16 */
+/* Index letters of an update that works element by element with so many states like w (1 or 2); hyper and clip whole. */
+const char *sn_axes_update(const sn_call *c, int states);
 
 /* Arithmetic by element of input 0; bytes of every argument once, and of the inputs in `mutates` twice. */
 sn_cost sn_cost_each(const sn_call *c, double flops_an_element, uint32_t mutates);

@@ -57,14 +57,6 @@ static uint64_t bytes_of(const sn_persistent *e) {
     return sn_shape_bytes(&e->shape, e->rest.form, &bytes) ? bytes : 0;
 }
 
-static void set_tier(sn_job *job, sn_pid p, sn_tier tier) {
-    job->persistent[p].rest.tier = tier;
-    for (int k = 0; k < job->n_graphs; k++) {
-        sn_graph *g = job->graphs[k];
-        if (p < g->n_of_persistent && g->of_persistent[p] != SN_NONE) g->values[g->of_persistent[p]].rest.tier = tier;
-    }
-}
-
 /* All values of a parameter go together; parameters in their order, until the share is reached. */
 static sn_status place_values(sn_job *job, const place *to) {
     uint64_t *bytes = sn_alloc_zero(job->n_persistent, sizeof *bytes), all = 0, placed = 0;
@@ -79,8 +71,12 @@ static sn_status place_values(sn_job *job, const place *to) {
         if ((double)placed >= to->fraction * (double)all) bytes[w] = 0; /* stays */
         placed += own;
     }
-    for (size_t p = 0; p < job->n_persistent; p++)
-        if (is_placed(job, (sn_pid)p, to->class_of) && bytes[owner(job, (sn_pid)p)]) set_tier(job, (sn_pid)p, to->tier);
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        if (!is_placed(job, (sn_pid)p, to->class_of) || !bytes[owner(job, (sn_pid)p)]) continue;
+        sn_home rest = job->persistent[p].rest;
+        rest.tier = to->tier;
+        sn_job_set_rest(job, (sn_pid)p, rest);
+    }
     sn_free(bytes);
     return SN_OK;
 }

@@ -65,6 +65,9 @@ typedef struct sn_pass {
 extern const sn_pass *const sn_passes[];
 extern const size_t sn_n_passes;
 
+/* Whether the search may make this choice beside the recipe: the recipe has not decided the matter, says another thing, and the pass offers it. */
+bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_choice *choice);
+
 /* SN_ERR_PLAN with the reason when the recipe combines what cannot be. */
 sn_status sn_passes_check(const sn_options *recipe);
 

@@ -10,6 +10,11 @@ const sn_pass *const sn_passes[] = {
 };
 const size_t sn_n_passes = sizeof sn_passes / sizeof sn_passes[0];
 
+bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_choice *choice) {
+    if (p->decided && p->decided(recipe)) return false;
+    return !sn_options_is(recipe, choice->key, choice->value) && (!p->offers || p->offers(recipe, choice));
+}
+
 sn_status sn_passes_check(const sn_options *recipe) {
     for (size_t i = 0; i < sn_n_passes; i++)
         for (size_t k = 0; k < sn_passes[i]->n_conflicts; k++)

@@ -38,16 +38,6 @@ static sn_dtype form_of_shape(const sn_persistent *e) {
     return e->axes[0] == SN_AXIS_VOCAB ? SN_Q8_0 : SN_Q4_0;
 }
 
-static void set_form(sn_job *job, sn_pid p, sn_dtype form) {
-    job->persistent[p].rest.form = form;
-    for (int k = 0; k < job->n_graphs; k++) {
-        sn_graph *g = job->graphs[k];
-        if (p >= g->n_of_persistent || g->of_persistent[p] == SN_NONE) continue;
-        g->values[g->of_persistent[p]].dtype = form;
-        g->values[g->of_persistent[p]].rest.form = form;
-    }
-}
-
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     bool asked = sn_options_bool(recipe, "qlora") || sn_options_bool(recipe, "keep_quantised");
@@ -58,7 +48,10 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
         if (e->trainable || e->class_of != SN_CLASS_WEIGHTS || (!asked && e->rest.form != SN_F32)) continue;
         if (e->source.file < 0 && asked) e->source.form = form_of_shape(e);
         if (!sn_dtype_is_quantised(e->source.form)) continue;
-        if (all_uses_accept(job, (sn_pid)p, e->source.form)) set_form(job, (sn_pid)p, e->source.form);
+        if (!all_uses_accept(job, (sn_pid)p, e->source.form)) continue;
+        sn_home rest = e->rest;
+        rest.form = e->source.form;
+        sn_job_set_rest(job, (sn_pid)p, rest);
     }
     bool q8 = !strcmp(sn_options_string(recipe, "activations"), "q8");
     for (int k = 0; k < job->n_graphs; k++) {

@@ -25,29 +25,21 @@ static int32_t unit_of(const sn_persistent *e) { return e->state_run ? UNIT / e-
 
 /* A value of one unit would rest on one rank alone and save nothing that counts: it stays whole. */
 static bool worth_it(const sn_persistent *e) {
-    int64_t n = 1;
-    for (int i = 0; i < e->shape.rank; i++) n *= e->shape.d[i];
-    return n > unit_of(e) && !e->rests_whole;
-}
-
-static void set_rest(sn_job *job, sn_pid p, sn_split_axis axis) {
-    job->persistent[p].rest.split.axis[SN_MESH_DP] = axis;
-    for (int k = 0; k < job->n_graphs; k++) {
-        sn_graph *g = job->graphs[k];
-        if (p >= g->n_of_persistent || g->of_persistent[p] == SN_NONE) continue;
-        sn_value *v = &g->values[g->of_persistent[p]];
-        v->rest.split.axis[SN_MESH_DP] = axis;
-        if (v->producer == SN_NONE) v->result.axis[SN_MESH_DP] = axis;
-    }
+    int64_t n;
+    return sn_shape_elements(&e->shape, &n) && n > unit_of(e) && !e->rests_whole;
 }
 
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     int64_t stage = sn_options_int(recipe, "zero_stage");
     if (stage < 0 || stage > 3) return sn_fail(SN_ERR_USAGE, "zero_stage is %lld, wanted 0, 1, 2 or 3", (long long)stage);
     if (!stage || cluster->mesh.size[SN_MESH_DP] <= 1) return SN_OK;
-    for (size_t p = 0; p < job->n_persistent; p++)
-        if (stage_of(&job->persistent[p]) <= stage && worth_it(&job->persistent[p]))
-            set_rest(job, (sn_pid)p, (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = unit_of(&job->persistent[p])});
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        const sn_persistent *e = &job->persistent[p];
+        if (stage_of(e) > stage || !worth_it(e)) continue;
+        sn_home rest = e->rest;
+        rest.split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = unit_of(e)};
+        sn_job_set_rest(job, (sn_pid)p, rest);
+    }
     return SN_OK;
 }
 

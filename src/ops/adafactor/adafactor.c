@@ -4,7 +4,7 @@
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    SN_TRY(sn_need_update("adafactor", c, 4, 5, 6));
+    SN_TRY(sn_need_update("adafactor", c, 4));
     SN_TRY(sn_need_form("adafactor", c, 2, c->in[0].shape.rank == 2 ? "row" : "v", SN_F32));
     if (c->in[0].shape.rank != 2) return sn_need_shape("adafactor", c, 2, "v", &c->in[0].shape);
     const sn_shape rows = sn_shape_of(c->in[0].shape.d[0]), columns = sn_shape_of(c->in[0].shape.d[1]);
@@ -15,12 +15,7 @@ static sn_status shape(sn_call *c) {
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
-    switch (input) {
-    case 0: return form == SN_F32 || form == SN_BF16;
-    case 1: return sn_dtype_is_float(form);
-    case 6: return form == SN_BF16 || form == SN_F16;
-    default: return form == SN_F32;
-    }
+    return input == 2 || input == 3 ? form == SN_F32 : sn_accepts_update(input, form, 4);
 }
 
 /* The gradient is read four times: for rows, columns, the root mean square and the update. */

@@ -13,21 +13,15 @@ static sn_status state(const sn_call *c, int i, const char *arg, const char *sca
 }
 
 static sn_status shape(sn_call *c) {
-    SN_TRY(sn_need_update("adamw_8bit", c, 6, 7, 8));
+    SN_TRY(sn_need_update("adamw_8bit", c, 6));
     SN_TRY(state(c, 2, "m", "m_max"));
     return state(c, 4, "v", "v_max");
 }
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
-    switch (input) {
-    case 0: return form == SN_F32 || form == SN_BF16;
-    case 1: return sn_dtype_is_float(form);
-    case 2:
-    case 4: return form == SN_U8;
-    case 8: return form == SN_BF16 || form == SN_F16;
-    default: return form == SN_F32;
-    }
+    if (input == 2 || input == 4) return form == SN_U8;
+    return input == 3 || input == 5 ? form == SN_F32 : sn_accepts_update(input, form, 6);
 }
 /* Block by block: what has an element a block goes with flat shards of whole blocks (flat_runs_in); hyper and clip whole. */
 static const char *axes(const sn_call *c) {

@@ -3,25 +3,15 @@
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    SN_TRY(sn_need_update("lion", c, 3, 4, 5));
+    SN_TRY(sn_need_update("lion", c, 3));
     return sn_need_state("lion", c, 2, "m");
 }
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
-    switch (input) {
-    case 1: return sn_dtype_is_float(form);
-    case 3:
-    case 4: return form == SN_F32;
-    case 5: return form == SN_BF16 || form == SN_F16;
-    default: return form == SN_F32 || form == SN_BF16;
-    }
+    return sn_accepts_update(input, form, 3);
 }
-/* Element by element; hyper and clip whole. */
-static const char *axes(const sn_call *c) {
-    static const char *const letters[] = {NULL, "a,a,a,H,C,a->", "ab,ab,ab,H,C,ab->", "abc,abc,abc,H,C,abc->"};
-    return c->in[0].shape.rank <= 3 ? letters[c->in[0].shape.rank] : NULL;
-}
+static const char *axes(const sn_call *c) { return sn_axes_update(c, 1); }
 static sn_cost cost(const sn_call *c) { return sn_cost_each(c, 10, 1u << 0 | 1u << 2); }
 
 const sn_op sn_op_lion = {.name = "lion",

@@ -3,20 +3,14 @@
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    SN_TRY(sn_need_update("muon", c, 3, 4, 5));
+    SN_TRY(sn_need_update("muon", c, 3));
     SN_TRY(sn_need_rank("muon", c, 0, "w", 2));
     return sn_need_state("muon", c, 2, "m");
 }
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
-    switch (input) {
-    case 1: return sn_dtype_is_float(form);
-    case 3:
-    case 4: return form == SN_F32;
-    case 5: return form == SN_BF16 || form == SN_F16;
-    default: return form == SN_F32 || form == SN_BF16;
-    }
+    return sn_accepts_update(input, form, 3);
 }
 
 static sn_cost cost(const sn_call *c) {
