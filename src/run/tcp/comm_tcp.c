@@ -76,7 +76,8 @@ static _Noreturn void gone(const sn_comm *c, int r, const char *why) {
     nanosleep(&(struct timespec){.tv_nsec = GRACE_NS / 4}, NULL);
     const int culprit = find_blame(c, &says);
     if (culprit >= 0 && culprit != c->rank)
-        snprintf(text, sizeof text, "rank %d is gone or silent, as rank %d has found, in collective %llu", culprit, says, (unsigned long long)s->calls);
+        snprintf(text, sizeof text, "rank %d is gone or silent, as rank %d has found, in collective %llu", culprit, says,
+                 (unsigned long long)s->calls);
     else snprintf(text, sizeof text, "rank %d is gone (%s), in collective %llu", r, why, (unsigned long long)s->calls);
     give_up(c, culprit >= 0 ? culprit : r, text);
 }
@@ -88,7 +89,8 @@ static _Noreturn void out_of_patience(const sn_comm *c) {
     const state *s = c->state;
     char text[512];
     int first = -1;
-    int n = snprintf(text, sizeof text, "no word for %g seconds (rank_timeout), in collective %llu, from rank", c->patience, (unsigned long long)s->calls);
+    int n = snprintf(text, sizeof text, "no word for %g seconds (rank_timeout), in collective %llu, from rank", c->patience,
+                     (unsigned long long)s->calls);
     for (int r = 0; r < c->size && n < (int)sizeof text - 16; r++) {
         if (!unfinished(&s->parts[r])) continue;
         n += snprintf(text + n, sizeof text - (size_t)n, " %d", r);
@@ -101,13 +103,16 @@ static void check_head(const sn_comm *c, int r, const part *p) {
     const head *h = &p->in, *mine = &p->out;
     char text[320];
     if (h->kind == BLAME) {
-        snprintf(text, sizeof text, "rank %u is gone or silent, as rank %d has found, in collective %llu", h->culprit, r, (unsigned long long)mine->call);
+        snprintf(text, sizeof text, "rank %u is gone or silent, as rank %d has found, in collective %llu", h->culprit, r,
+                 (unsigned long long)mine->call);
         give_up(c, (int)h->culprit, text);
     }
     if (h->kind == mine->kind && h->call == mine->call && h->total == mine->total && h->bytes == p->receive_end - sizeof(head)) return;
-    snprintf(text, sizeof text, "rank %d is at collective %llu of kind %u and %llu bytes, of which it sent %llu; this one at %llu of kind %u and %llu bytes, and %zu were due", r,
-             (unsigned long long)h->call, h->kind, (unsigned long long)h->total, (unsigned long long)h->bytes, (unsigned long long)mine->call, mine->kind,
-             (unsigned long long)mine->total, p->receive_end - sizeof(head));
+    snprintf(text, sizeof text,
+             "rank %d is at collective %llu of kind %u and %llu bytes, of which it sent %llu; this one at %llu of kind %u and %llu bytes, "
+             "and %zu were due",
+             r, (unsigned long long)h->call, h->kind, (unsigned long long)h->total, (unsigned long long)h->bytes,
+             (unsigned long long)mine->call, mine->kind, (unsigned long long)mine->total, p->receive_end - sizeof(head));
     give_up(c, r, text);
 }
 
@@ -122,7 +127,8 @@ static bool moved(const sn_comm *c, int r, ssize_t n) {
 static bool send_some(const sn_comm *c, int r, part *p) {
     if (p->sent >= p->send_end) return false;
     const size_t payload = p->sent < sizeof(head) ? 0 : p->sent - sizeof(head);
-    struct iovec v[2] = {{(char *)&p->out + p->sent, p->sent < sizeof(head) ? sizeof(head) - p->sent : 0}, {(char *)p->send + payload, p->send_end - sizeof(head) - payload}};
+    struct iovec v[2] = {{(char *)&p->out + p->sent, p->sent < sizeof(head) ? sizeof(head) - p->sent : 0},
+                         {(char *)p->send + payload, p->send_end - sizeof(head) - payload}};
     const int skip = !v[0].iov_len;
     struct msghdr m = {.msg_iov = v + skip, .msg_iovlen = 2 - (size_t)skip};
     ssize_t n = sendmsg(((state *)c->state)->fds[r], &m, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -149,7 +155,8 @@ static void await(const sn_comm *c) {
     for (int r = 0; r < c->size; r++) {
         const part *p = &s->parts[r];
         if (unfinished(p))
-            s->polls[n++] = (struct pollfd){.fd = s->fds[r], .events = (short)((p->sent < p->send_end ? POLLOUT : 0) | (p->received < p->receive_end ? POLLIN : 0))};
+            s->polls[n++] = (struct pollfd){
+                .fd = s->fds[r], .events = (short)((p->sent < p->send_end ? POLLOUT : 0) | (p->received < p->receive_end ? POLLIN : 0))};
     }
     poll(s->polls, n, POLL_MS);
 }
@@ -203,7 +210,8 @@ static void all_gather(sn_comm *c, const void *mine, const size_t *at, void *out
     char *own = (char *)out + at[c->rank];
     const size_t bytes = at[c->rank + 1] - at[c->rank];
     if (bytes && mine != own) memcpy(own, mine, bytes);
-    for (int r = 0; r < c->size; r++) s->parts[r] = (part){.send = own, .receive = (char *)out + at[r], .send_end = bytes, .receive_end = at[r + 1] - at[r]};
+    for (int r = 0; r < c->size; r++)
+        s->parts[r] = (part){.send = own, .receive = (char *)out + at[r], .send_end = bytes, .receive_end = at[r + 1] - at[r]};
     s->parts[c->rank] = (part){0};
     move_parts(c, ALL_GATHER, at[c->size]);
 }
@@ -235,7 +243,14 @@ sn_status sn_comm_tcp_open(const sn_launch *launch, double patience, sn_comm **o
         sn_free(c);
         return status;
     }
-    *c = (sn_comm){.rank = launch->rank, .size = launch->size, .copies = true, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .close = close_comm, .state = s};
+    *c = (sn_comm){.rank = launch->rank,
+                   .size = launch->size,
+                   .copies = true,
+                   .all_to_all = all_to_all,
+                   .done = done,
+                   .all_gather = all_gather,
+                   .close = close_comm,
+                   .state = s};
     *out = c;
     return SN_OK;
 }

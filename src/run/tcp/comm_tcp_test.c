@@ -240,8 +240,12 @@ static void names_who_differs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(moves_bytes), cmocka_unit_test(strangers_are_left_out), cmocka_unit_test(refuses_who_does_not_fit),
-                                       cmocka_unit_test(names_who_has_not_come), cmocka_unit_test(names_who_is_gone), cmocka_unit_test(names_who_is_silent),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(moves_bytes),
+                                       cmocka_unit_test(strangers_are_left_out),
+                                       cmocka_unit_test(refuses_who_does_not_fit),
+                                       cmocka_unit_test(names_who_has_not_come),
+                                       cmocka_unit_test(names_who_is_gone),
+                                       cmocka_unit_test(names_who_is_silent),
                                        cmocka_unit_test(names_who_differs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,14 +172,15 @@ static sn_status not_come(const joining *j, int first, double patience) {
     int n = 0;
     for (int r = first; r < j->launch->size && n < (int)sizeof text - 16; r++)
         if (j->fds[r] < 0 && r != j->launch->rank) n += snprintf(text + n, sizeof text - (size_t)n, " %d", r);
-    return sn_fail(SN_ERR_NETWORK, "rank %d has waited %g seconds at %s port %d: these of %d ranks have not come:%s", j->launch->rank, patience,
-                   j->launch->address, j->launch->port, j->launch->size, text);
+    return sn_fail(SN_ERR_NETWORK, "rank %d has waited %g seconds at %s port %d: these of %d ranks have not come:%s", j->launch->rank,
+                   patience, j->launch->address, j->launch->port, j->launch->size, text);
 }
 
 /* Whose connection this is, or -1: a stranger's. */
 static int greet(int fd, hello *h) {
     time_limit(fd, HELLO_SECONDS);
-    return receive_all(fd, h, sizeof *h) && !memcmp(h->magic, magic, sizeof magic) && h->port <= 65535 ? (int)(h->rank % SN_RANKS_MOST) : -1;
+    return receive_all(fd, h, sizeof *h) && !memcmp(h->magic, magic, sizeof magic) && h->port <= 65535 ? (int)(h->rank % SN_RANKS_MOST)
+                                                                                                       : -1;
 }
 
 static sn_status lead(const joining *j, double patience) {
@@ -199,7 +200,11 @@ static sn_status lead(const joining *j, double patience) {
             break;
         }
         int r = greet(fd, &h);
-        welcome no = {.size = w.size, .answer = h.size != w.size ? OTHER_SIZE : h.rank < 1 || h.rank >= w.size ? NO_SUCH_RANK : j->fds[r] >= 0 ? HERE_ALREADY : JOINED};
+        welcome no = {.size = w.size,
+                      .answer = h.size != w.size                 ? OTHER_SIZE
+                                : h.rank < 1 || h.rank >= w.size ? NO_SUCH_RANK
+                                : j->fds[r] >= 0                 ? HERE_ALREADY
+                                                                 : JOINED};
         memcpy(no.magic, magic, sizeof magic);
         if (r >= 0 && no.answer == JOINED && !getpeername(fd, &from.any, &n)) {
             places[r] = place_of(&from, (uint16_t)h.port);
@@ -243,8 +248,8 @@ static sn_status reach(const joining *j, double patience, int *out) {
         if (found) freeaddrinfo(found);
         nanosleep(&(struct timespec){.tv_nsec = AGAIN_NS}, NULL);
     } while (left(j) > 0);
-    return sn_fail(SN_ERR_NETWORK, "rank %d cannot reach rank 0 at %s port %d (MASTER_ADDR, MASTER_PORT) within %g seconds: %s", j->launch->rank,
-                   j->launch->address, j->launch->port, patience, why);
+    return sn_fail(SN_ERR_NETWORK, "rank %d cannot reach rank 0 at %s port %d (MASTER_ADDR, MASTER_PORT) within %g seconds: %s",
+                   j->launch->rank, j->launch->address, j->launch->port, patience, why);
 }
 
 /* This rank's word to rank 0, and what comes back. */
@@ -319,7 +324,10 @@ static sn_status follow(const joining *j, double patience) {
 
 sn_status sn_tcp_join(const sn_launch *launch, double patience, int *fds) {
     const char *a = launch->address;
-    joining j = {.launch = launch, .fds = fds, .until = patience > 0 ? sn_tcp_now() + patience : 0, .local = !strcmp(a, "localhost") || !strncmp(a, "127.", 4)};
+    joining j = {.launch = launch,
+                 .fds = fds,
+                 .until = patience > 0 ? sn_tcp_now() + patience : 0,
+                 .local = !strcmp(a, "localhost") || !strncmp(a, "127.", 4)};
     for (int r = 0; r < launch->size; r++) fds[r] = -1;
     sn_status s = launch->rank ? follow(&j, patience) : lead(&j, patience);
     for (int r = 0; s == SN_OK && r < launch->size; r++) {
