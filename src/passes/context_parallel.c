@@ -21,14 +21,17 @@
 #include "passes/pass.h"
 #include "program/comm.h"
 
-static const sn_option options[] = {
-    {.key = "context_parallel_size", .aliases = "cp,context_parallel", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N",
-     .help = "ranks that share the tokens of their rows; keys and values go round"}};
+static const sn_option options[] = {{.key = "context_parallel_size",
+                                     .aliases = "cp,context_parallel",
+                                     .kind = SN_OPTION_INT,
+                                     .default_text = "1",
+                                     .metavar = "N",
+                                     .help = "ranks that share the tokens of their rows; keys and values go round"}};
 
 typedef struct ring {
     sn_graph *g;
     int ranks;
-    sn_vid index;                /* of this rank's tokens */
+    sn_vid index;                   /* of this rank's tokens */
     sn_vid visiting[SN_RANKS_MOST]; /* by step: of the keys that are here then */
 } ring;
 
@@ -77,8 +80,8 @@ static void backward(const ring *r, const sn_node *n) {
     sn_vid k = n->in[2].value, v = n->in[3].value, dq = SN_NONE, dk = SN_NONE, dv = SN_NONE, out[SN_MAX_OUT];
     const char *dk_name = sn_name(g, "%s.dk", n->name), *dv_name = sn_name(g, "%s.dv", n->name);
     for (int step = 0; step < r->ranks; step++) {
-        sn_vid in[SN_MAX_IN] = {n->in[0].value, n->in[1].value, k,         v,  n->in[4].value, n->in[5].value, r->index, r->visiting[step],
-                                n->in[6].value, dq,             SN_NONE, SN_NONE};
+        sn_vid in[SN_MAX_IN] = {n->in[0].value,    n->in[1].value, k,  v,       n->in[4].value, n->in[5].value, r->index,
+                                r->visiting[step], n->in[6].value, dq, SN_NONE, SN_NONE};
         if (step + 1 < r->ranks) {
             k = shift(g, k, sn_name(g, "%s.k", n->name));
             v = shift(g, v, sn_name(g, "%s.v", n->name));
@@ -105,7 +108,9 @@ static sn_status split_tokens(ring *r, sn_vid seq_start) {
     sn_graph *g = r->g;
     int64_t tokens = g->values[seq_start].shape.d[0], rows = tokens / g->job->mesh.size[SN_MESH_DP], runs = 2 * r->ranks;
     if (rows * g->job->mesh.size[SN_MESH_DP] != tokens || rows % runs)
-        return sn_fail(SN_ERR_USAGE, "context_parallel_size %d cuts the %lld tokens of a micro-batch into %lld runs: per_device_train_batch_size x cutoff_len must be a multiple of that",
+        return sn_fail(SN_ERR_USAGE,
+                       "context_parallel_size %d cuts the %lld tokens of a micro-batch into %lld runs: per_device_train_batch_size x "
+                       "cutoff_len must be a multiple of that",
                        r->ranks, (long long)rows, (long long)runs);
     r->index = sn_input(g, "token_index", SN_I32, sn_shape_of(tokens));
     SN_TRY(g->status);
