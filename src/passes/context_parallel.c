@@ -7,8 +7,8 @@
  * way; its gradient the same ring again, in which dk and dv travel with their keys and are back home after n shifts, under way while dq
  * of the next step is computed.
  *
- * This runs behind backward and recompute, although it splits: until then attention is one node with one gradient, and a clone of
- * it one node too. Else the graph would keep the keys and values of all ranks for the gradients of the ring's steps.
+ * This runs behind backward and behind what clones forward nodes, although it splits: until then attention is one node with one
+ * gradient, and a clone of it one node too. Else the graph would keep the keys and values of all ranks for the gradients of the ring's steps.
  * Sources: Liu et al. 2023 (arXiv 2310.01889); Brandon et al. 2023 (arXiv 2311.09431); Dubey et al. 2024 (arXiv 2407.21783). */
 #include <string.h>
 
