@@ -131,7 +131,7 @@ static sn_status backward_graph(sn_graph *g, sn_dtype gradient_form) {
     mark_needs(&b);
     sn_insert_at_end(g, "backward");
     g->phase = SN_PHASE_BACKWARD;
-    for (size_t k = forward_nodes; s == SN_OK && k-- > 0;) s = differentiate(&b, forward[k], g->nodes[forward[k]].op == SN_OP_linear_cross_entropy);
+    for (size_t k = forward_nodes; s == SN_OK && k-- > 0;) s = differentiate(&b, forward[k], sn_ops[g->nodes[forward[k]].op]->is_loss);
     g->phase = SN_PHASE_FORWARD;
     sn_insert_at_end(g, "model");
     for (size_t p = 0; s == SN_OK && p < g->job->n_persistent; p++) {
