@@ -83,6 +83,9 @@ typedef struct sn_value {
     sn_split result;  /* split of the result, inferred from the ops */
     sn_home rest;     /* for values that cross from forward to backward; default: as the result, on the device */
     bool has_rest;    /* a place pass set it */
+    bool rests_split; /* a split pass set how it rests: rest.split, to which it is moved once when it is made; else as the result */
+    int32_t run;      /* not 0: one element for each run of so many elements that a rank holds of the value runs_of */
+    sn_vid runs_of;
     sn_pid persistent; /* SN_NONE: transient */
     bool input;       /* a named input of the program: rests in the host tier, filled by the engine */
     bool output;      /* a named output of the program: rests in the host tier, read by the engine */
@@ -95,6 +98,7 @@ typedef struct sn_value {
 typedef struct sn_use {
     sn_vid value;  /* SN_NONE: absent optional input */
     uint8_t form;  /* sn_dtype; SN_DTYPE_COUNT: as it is */
+    uint8_t pinned; /* bit a: a pass says how it is split on mesh axis a; else that is inferred */
     bool has_split;
     sn_split split; /* valid when has_split */
     int64_t slice_at, slice_n; /* slice_n 0: the whole */

@@ -63,6 +63,12 @@ typedef struct sn_op {
         uint8_t attr, operand, dim;
     } begins[2];
 
+    /* bit i: with input i a summand on each rank (and the others of these bits too), outputs, or what the op adds to, are summands. */
+    uint32_t linear;
+
+    /* bit i: input i is added to a sum: where the result is a summand on each rank, the first alone is given it, the others none. */
+    uint32_t added_once;
+
     bool is_loss; /* gradients start at output 0, the losses of tokens */
 
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */

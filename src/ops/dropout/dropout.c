@@ -45,5 +45,6 @@ const sn_op sn_op_dropout = {.name = "dropout",
                              .accepts = accepts,
                              .grad = grad,
                              .cost = cost,
+                             .linear = 1u << 0,
                              .alias = {1u << 0},
                              .kernels = {sn_dropout_avx512, sn_dropout_avx2, sn_dropout_cpu}};
