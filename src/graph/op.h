@@ -57,7 +57,6 @@ typedef struct sn_op {
      * run of rows the graph says it already. */
     int flat_first;
 
-<<<<<<< ours
     /* With attr: integer attribute attr - 1 takes where an operand begins along a dimension, in logical coordinates. operand SN_MAX_IN:
      * output 0, or the last input where the op writes into that one instead. */
     struct sn_begins {
@@ -71,10 +70,9 @@ typedef struct sn_op {
     uint32_t added_once;
 
     bool is_loss; /* gradients start at output 0, the losses of tokens */
-=======
+
     /* Not 0: the op communicates, over the mesh axis that integer attribute comm_axis - 1 says. */
     int comm_axis;
->>>>>>> theirs
 
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */
     int adds_into;
