@@ -206,6 +206,10 @@ sn_pid sn_job_find(const sn_job *job, const char *name);
 /* Says where and in which form a persistent value rests from now on, in the table and in every program. */
 void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest);
 
+/* Makes a persistent value a gradient, state or master of a parameter: it is of its layer and, where it has its shape, has its axes and is
+ * spread as it is over all axes of the mesh but the data-parallel one. */
+void sn_job_derive(sn_job *job, sn_pid derived, sn_pid parameter);
+
 /* The f32 master of a weight: what the update changes where the weight itself has 16 bits. SN_NONE: the weight is its own. */
 sn_pid sn_job_master(const sn_job *job, sn_pid weight);
 

@@ -61,6 +61,7 @@ typedef struct sn_op {
      * output 0, or the last input where the op writes into that one instead. */
     struct sn_begins {
         uint8_t attr, operand, dim;
+        bool in_input; /* in what the rank is given of the program's inputs instead */
     } begins[2];
 
     /* bit i: with input i a summand on each rank (and the others of these bits too), outputs, or what the op adds to, are summands. */

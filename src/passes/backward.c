@@ -39,9 +39,7 @@ static sn_pid gradient_of(sn_job *job, sn_pid p, sn_dtype form) {
     const char *name = sn_pool_printf(&job->pool, "%s.grad", job->persistent[p].name);
     sn_pid q = name ? sn_job_add_persistent(job, name, SN_CLASS_GRADIENTS, form, job->persistent[p].shape) : SN_NONE;
     if (q == SN_NONE) return q;
-    job->persistent[q].parent = p;
-    job->persistent[q].layer = job->persistent[p].layer;
-    memcpy(job->persistent[q].axes, job->persistent[p].axes, sizeof job->persistent[q].axes);
+    sn_job_derive(job, q, p);
     return q;
 }
 

@@ -299,6 +299,15 @@ static int64_t first_of(const planner *p, const sn_node *n) {
     return first + in_view;
 }
 
+/* A split as it is on the axes on which the program's inputs are spread, whole on others. */
+static sn_split of_inputs(const sn_graph *g, const sn_split *s) {
+    sn_split outer = {0};
+    for (size_t v = 0; v < g->n_values; v++)
+        for (int a = 0; g->values[v].input && a < SN_MESH_AXES; a++)
+            if (g->values[v].result.axis[a].kind == SN_SHARD) outer.axis[a] = s->axis[a];
+    return outer;
+}
+
 /* Attributes that say where a rank's part of an operand begins. */
 static void set_begins(const planner *p, const sn_node *n, sn_attrs *attrs) {
     for (int k = 0; k < 2; k++) {
@@ -308,9 +317,12 @@ static void set_begins(const planner *p, const sn_node *n, sn_attrs *attrs) {
         sn_vid v = !output ? n->in[b->operand].value : n->n_out && n->out[0] != SN_NONE ? n->out[0] : n->in[n->n_in - 1].value;
         const sn_value *x = &p->g->values[v];
         const sn_use *u = output ? NULL : &n->in[b->operand];
-        int64_t begin[SN_MAX_DIMS];
-        sn_local_block(&x->shape, u && u->has_split ? &u->split : split_of(x), &p->job->mesh, p->request->rank, begin);
-        attrs->i[b->attr - 1] += begin[b->dim];
+        sn_split split = u && u->has_split ? u->split : *split_of(x);
+        int64_t begin[SN_MAX_DIMS], given[SN_MAX_DIMS] = {0};
+        sn_local_block(&x->shape, &split, &p->job->mesh, p->request->rank, begin);
+        split = of_inputs(p->g, &split);
+        if (b->in_input) sn_local_block(&x->shape, &split, &p->job->mesh, p->request->rank, given);
+        attrs->i[b->attr - 1] += begin[b->dim] - given[b->dim];
     }
 }
 
