@@ -83,7 +83,7 @@ typedef struct sn_value {
     sn_split result;  /* split of the result, inferred from the ops */
     sn_home rest;     /* for values that cross from forward to backward; default: as the result, on the device */
     bool has_rest;    /* a place pass set it */
-    bool rests_split; /* a split pass set how it rests: rest.split, to which it is moved once when it is made; else as the result */
+    uint8_t rests_split; /* bit a: a split pass set how it rests on mesh axis a: rest.split, to which it is moved once when it is made */
     int32_t run;      /* not 0: one element for each run of so many elements that a rank holds of the value runs_of */
     sn_vid runs_of;
     sn_pid persistent; /* SN_NONE: transient */

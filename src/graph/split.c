@@ -31,7 +31,7 @@ static int find_letter(const char *letters, int count, char letter) {
 }
 
 /* How a value is on mesh axis a where nothing more is wanted of it. */
-static sn_split_axis resting(const sn_value *v, int a) { return v->rests_split ? v->rest.split.axis[a] : v->result.axis[a]; }
+static sn_split_axis resting(const sn_value *v, int a) { return v->rests_split >> a & 1 ? v->rest.split.axis[a] : v->result.axis[a]; }
 
 /* How input i arrives on mesh axis a: as the node wants it, else as the value is. */
 static sn_split_axis arriving(const sn_graph *g, const sn_node *n, int i, int a) {
@@ -275,6 +275,8 @@ static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
 sn_status sn_graph_infer_splits(sn_graph *g) {
     sn_split_axis *kept = sn_alloc((g->n_values + 1) * sizeof *kept);
     sn_status s = kept ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot infer the splits of %s", g->name);
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].persistent != SN_NONE && g->values[v].producer == SN_NONE) g->values[v].result = g->values[v].rest.split;
     for (int a = 0; s == SN_OK && a < SN_MESH_AXES; a++) {
         if (g->job->mesh.size[a] <= 1) continue;
         find_kept(g, a, kept);

@@ -188,7 +188,9 @@ static sn_status move_results(mover *m, sn_nid id) {
         sn_vid v = g->nodes[id].out[o];
         if (v >= m->n_values || !g->values[v].rests_split) continue;
         sn_use at = sn_use_of(v);
-        sn_split rest = g->values[v].rest.split;
+        sn_split rest = g->values[v].result;
+        for (int a = 0; a < SN_MESH_AXES; a++)
+            if (g->values[v].rests_split >> a & 1) rest.axis[a] = g->values[v].rest.split.axis[a];
         sn_insert_like(g, id, "move");
         SN_TRY(sn_move_split(m, id, &at, &rest));
         if (at.value != v) m->stand_in[v] = at.value;

@@ -156,8 +156,7 @@ static sn_status rest_activations(sn_graph *g, bool tokens) {
             sn_value *v = &g->values[n->in[i].value];
             if (v->persistent != SN_NONE || v->result.axis[SN_MESH_TP].kind != SN_PARTIAL) continue;
             if (!n->in[i].has_split || n->in[i].split.axis[SN_MESH_TP].kind == SN_PARTIAL) continue;
-            v->rests_split = true;
-            v->rest.split = v->result;
+            v->rests_split |= 1u << SN_MESH_TP;
             v->rest.split.axis[SN_MESH_TP] = tokens ? (sn_split_axis){.kind = SN_SHARD, .dim = 0, .unit = 1} : (sn_split_axis){.kind = SN_WHOLE};
         }
     }
