@@ -113,7 +113,8 @@ static void collect(const world *w, sn_pid p, float *to) {
             n = sn_placed_run(at, &e->shape, k, &where);
             assert_true(n > 0 && where >= 0 && where + n <= all);
             for (int64_t i = 0; i < n; i++) {
-                if (!isnan(to[where + i]) && to[where + i] != data[k + i]) fail_msg("%s[%ld]: rank %d holds another value", e->name, (long)(where + i), r);
+                if (!isnan(to[where + i]) && to[where + i] != data[k + i])
+                    fail_msg("%s[%ld]: rank %d holds another value", e->name, (long)(where + i), r);
                 to[where + i] = data[k + i];
             }
         }
@@ -150,12 +151,14 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
         out->loss[step] = sum / (double)labels;
         out->norm[step] = ((const float *)sn_run_io(w.runs[0], updating, "clip", 0, NULL))[2];
         for (int r = 1; r < ranks; r++)
-            if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step]) fail_msg("%s: rank %d has another norm", options, r);
+            if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step])
+                fail_msg("%s: rank %d has another norm", options, r);
     }
     out->n = 0;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
-        bool weight = e->class_of == SN_CLASS_WEIGHTS && e->trainable && sn_job_master(job, (sn_pid)p) == SN_NONE, state = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE;
+        bool weight = e->class_of == SN_CLASS_WEIGHTS && e->trainable && sn_job_master(job, (sn_pid)p) == SN_NONE,
+             state = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE;
         int64_t n;
         if (!weight && !state) continue;
         assert_true(sn_shape_elements(&e->shape, &n));
@@ -179,9 +182,11 @@ static void check(sn_model_config config, const char *more, int ranks, const cha
     train(&config, ranks, options, &other);
     assert_true(isfinite(one.loss[0]) && one.loss[STEPS - 1] != one.loss[0] && one.n == other.n && one.n > 0);
     for (int k = 0; k < STEPS; k++) {
-        double loss = fabs(one.loss[k] - other.loss[k]) / one.loss[k], norm = fabs((double)(one.norm[k] - other.norm[k])) / (double)one.norm[k];
+        double loss = fabs(one.loss[k] - other.loss[k]) / one.loss[k],
+               norm = fabs((double)(one.norm[k] - other.norm[k])) / (double)one.norm[k];
         if (!(loss <= within && norm <= 10 * within))
-            fail_msg("%d ranks, %s: step %d: loss %.9g, one rank %.9g; norm %.9g, %.9g", ranks, options, k, other.loss[k], one.loss[k], (double)other.norm[k], (double)one.norm[k]);
+            fail_msg("%d ranks, %s: step %d: loss %.9g, one rank %.9g; norm %.9g, %.9g", ranks, options, k, other.loss[k], one.loss[k],
+                     (double)other.norm[k], (double)one.norm[k]);
     }
     double worst = test_error(other.weights, one.weights, one.n);
     if (!(worst <= within)) fail_msg("%d ranks, %s: weights or moments differ by %g", ranks, options, worst);
@@ -275,8 +280,13 @@ static void refuses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(heads_feed_forward_vocabulary), cmocka_unit_test(shards_of_tokens), cmocka_unit_test(biases),
-                                       cmocka_unit_test(beside_data_parallel), cmocka_unit_test(accumulation_and_recomputation), cmocka_unit_test(adapters),
-                                       cmocka_unit_test(sixteen_bits), cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(heads_feed_forward_vocabulary),
+                                       cmocka_unit_test(shards_of_tokens),
+                                       cmocka_unit_test(biases),
+                                       cmocka_unit_test(beside_data_parallel),
+                                       cmocka_unit_test(accumulation_and_recomputation),
+                                       cmocka_unit_test(adapters),
+                                       cmocka_unit_test(sixteen_bits),
+                                       cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

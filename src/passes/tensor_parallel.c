@@ -14,17 +14,24 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "passes/pass.h"
 
-static const sn_option options[] = {
-    {.key = "tensor_parallel_size", .often = true, .aliases = "tp,tensor_parallel", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N",
-     .help = "ranks over which heads, feed-forward and vocabulary are spread"},
-    {.key = "sequence_parallel", .kind = SN_OPTION_SWITCH, .default_text = "off", .help = "with it: activations between blocks in shards of tokens"}};
+static const sn_option options[] = {{.key = "tensor_parallel_size",
+                                     .often = true,
+                                     .aliases = "tp,tensor_parallel",
+                                     .kind = SN_OPTION_INT,
+                                     .default_text = "1",
+                                     .metavar = "N",
+                                     .help = "ranks over which heads, feed-forward and vocabulary are spread"},
+                                    {.key = "sequence_parallel",
+                                     .kind = SN_OPTION_SWITCH,
+                                     .default_text = "off",
+                                     .help = "with it: activations between blocks in shards of tokens"}};
 
 /* Heads stay together in groups: those that share a key and value head, and as many groups as a block of a quantised row needs. */
 typedef struct heads {
-    int64_t groups;    /* key/value heads */
-    int64_t columns;   /* of a query */
+    int64_t groups;  /* key/value heads */
+    int64_t columns; /* of a query */
     int64_t kv_columns;
-    int64_t together;  /* groups of a unit */
+    int64_t together; /* groups of a unit */
 } heads;
 
 static sn_status find_heads(const sn_job *job, heads *h) {
@@ -66,8 +73,8 @@ static sn_status check_share(const char *what, int64_t units, int64_t ranks) {
                        (long long)ranks, (long long)units, what);
     int64_t each = (units + ranks - 1) / ranks;
     if (each * (ranks - 1) >= units)
-        return sn_fail(SN_ERR_PLAN, "tensor_parallel_size is %lld: %lld %s, %lld a rank, leave nothing for the last of them", (long long)ranks,
-                       (long long)units, what, (long long)each);
+        return sn_fail(SN_ERR_PLAN, "tensor_parallel_size is %lld: %lld %s, %lld a rank, leave nothing for the last of them",
+                       (long long)ranks, (long long)units, what, (long long)each);
     return SN_OK;
 }
 
@@ -75,8 +82,10 @@ static sn_status check_share(const char *what, int64_t units, int64_t ranks) {
 static sn_status check_extent(const sn_persistent *e, int dim, const heads *h) {
     int64_t wanted = e->axes[dim] == SN_AXIS_HEADS ? h->columns : h->kv_columns;
     if (!is_heads(e->axes[dim]) || e->shape.d[dim] == wanted) return SN_OK;
-    return sn_fail(SN_ERR_UNSUPPORTED, "tensor_parallel_size: %s holds several matrices in one (%lld columns, heads have %lld), which cannot be spread over ranks",
-                   e->name, (long long)e->shape.d[dim], (long long)wanted);
+    return sn_fail(
+        SN_ERR_UNSUPPORTED,
+        "tensor_parallel_size: %s holds several matrices in one (%lld columns, heads have %lld), which cannot be spread over ranks",
+        e->name, (long long)e->shape.d[dim], (long long)wanted);
 }
 
 static sn_status choose_units(const sn_job *job, int64_t ranks, heads *h, int64_t *mlp) {
@@ -96,7 +105,8 @@ static sn_status choose_units(const sn_job *job, int64_t ranks, heads *h, int64_
     }
     SN_TRY(check_share(h->together > 1 ? "runs of key/value heads that end with a block of a quantised row" : "key/value heads",
                        (h->groups + h->together - 1) / h->together, ranks));
-    SN_TRY(check_share(*mlp > 1 ? "blocks of a quantised row of the feed-forward" : "columns of the feed-forward", width ? (width + *mlp - 1) / *mlp : ranks, ranks));
+    SN_TRY(check_share(*mlp > 1 ? "blocks of a quantised row of the feed-forward" : "columns of the feed-forward",
+                       width ? (width + *mlp - 1) / *mlp : ranks, ranks));
     return check_share("rows of the vocabulary", vocabulary ? vocabulary : ranks, ranks);
 }
 
@@ -125,7 +135,8 @@ static sn_status part_loss(sn_graph *g, sn_nid id, int64_t ranks) {
     a.i[SN_CROSS_ENTROPY_PART_CHUNK] = n.attrs.i[SN_LINEAR_CROSS_ENTROPY_CHUNK];
     a.i[SN_CROSS_ENTROPY_PART_VOCAB] = j.i[SN_CROSS_ENTROPY_JOIN_VOCAB] = g->values[n.in[1].value].shape.d[0];
     sn_insert_before(g, id, "tensor_parallel");
-    sn_vid part = sn_append1(g, SN_OP_cross_entropy_part, &a, 3, (sn_vid[]){n.in[0].value, n.in[1].value, n.in[2].value}, sn_name(g, "%s.part", n.name));
+    sn_vid part = sn_append1(g, SN_OP_cross_entropy_part, &a, 3, (sn_vid[]){n.in[0].value, n.in[1].value, n.in[2].value},
+                             sn_name(g, "%s.part", n.name));
     sn_append(g, SN_OP_cross_entropy_join, &j, 3, (sn_vid[]){part, n.in[2].value, n.in[3].value}, n.name, out);
     SN_TRY(g->status);
     if (g->values[loss].output) {
@@ -157,7 +168,8 @@ static sn_status rest_activations(sn_graph *g, bool tokens) {
             if (v->persistent != SN_NONE || v->result.axis[SN_MESH_TP].kind != SN_PARTIAL) continue;
             if (!n->in[i].has_split || n->in[i].split.axis[SN_MESH_TP].kind == SN_PARTIAL) continue;
             v->rests_split |= 1u << SN_MESH_TP;
-            v->rest.split.axis[SN_MESH_TP] = tokens ? (sn_split_axis){.kind = SN_SHARD, .dim = 0, .unit = 1} : (sn_split_axis){.kind = SN_WHOLE};
+            v->rest.split.axis[SN_MESH_TP] =
+                tokens ? (sn_split_axis){.kind = SN_SHARD, .dim = 0, .unit = 1} : (sn_split_axis){.kind = SN_WHOLE};
         }
     }
     return sn_graph_infer_splits(g);
@@ -186,13 +198,16 @@ static bool with_whole_matrices(const sn_options *r) {
 static bool with_blocks(const sn_options *r) { return is_spread_over_ranks(r) && !strcmp(sn_options_string(r, "optimizer"), "adamw_8bit"); }
 
 static const sn_conflict conflicts[] = {
-    {with_whole_matrices, "tensor_parallel_size: adafactor and muon work on whole matrices, of which each rank has a part: take adamw, lion or sgd"},
-    {with_blocks, "tensor_parallel_size: the blocks of adamw_8bit's states are of a whole flattened weight, of which each rank has a part: take adamw, lion or sgd"}};
+    {with_whole_matrices,
+     "tensor_parallel_size: adafactor and muon work on whole matrices, of which each rank has a part: take adamw, lion or sgd"},
+    {with_blocks, "tensor_parallel_size: the blocks of adamw_8bit's states are of a whole flattened weight, of which each rank has a part: "
+                  "take adamw, lion or sgd"}};
 
-const sn_pass sn_pass_tensor_parallel = {.name = "tensor_parallel",
-                                         .saves = "weights, gradients, states and activations of heads, feed-forward and vocabulary in parts; two sums a block and direction",
-                                         .run = run,
-                                         .options = SN_OPTION_GROUP("Tensor parallel", options),
-                                         .mesh_key = "tensor_parallel_size",
-                                         .mesh_axis = SN_MESH_TP,
-                                         SN_PASS_CONFLICTS(conflicts)};
+const sn_pass sn_pass_tensor_parallel = {
+    .name = "tensor_parallel",
+    .saves = "weights, gradients, states and activations of heads, feed-forward and vocabulary in parts; two sums a block and direction",
+    .run = run,
+    .options = SN_OPTION_GROUP("Tensor parallel", options),
+    .mesh_key = "tensor_parallel_size",
+    .mesh_axis = SN_MESH_TP,
+    SN_PASS_CONFLICTS(conflicts)};
