@@ -19,8 +19,8 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-/* The key's row base says where the rows of a shard start, index where each lies; columns are counted from 0, so they stay whole. */
-static const char *axes(const sn_call *c) { return sn_has(c, 2) ? "tK,N,t->tK" : "tK,N->tK"; }
+/* The key's row base says where the rows of the batch start that a rank is given; index where each lies in them. */
+static const char *axes(const sn_call *c) { return sn_has(c, 2) ? "tk,N,t->tk" : "tk,N->tk"; }
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
@@ -41,12 +41,15 @@ const sn_op sn_op_dropout = {.name = "dropout",
                              .max_in = 3,
                              .n_out = 1,
                              .light = true,
-                             .int_attrs = {"site"},
+                             .int_attrs = {"site", "first_row", "first_column"},
+                             .begins = {{.attr = 1 + SN_DROPOUT_FIRST_ROW, .operand = 0, .dim = 0, .in_input = true},
+                                        {.attr = 1 + SN_DROPOUT_FIRST_COLUMN, .operand = 0, .dim = 1}},
                              .float_attrs = {"p"},
                              .shape = shape,
                              .axes = axes,
                              .accepts = accepts,
                              .grad = grad,
                              .cost = cost,
+                             .linear = 1u << 0,
                              .alias = {1u << 0},
                              .kernels = {sn_dropout_avx512, sn_dropout_avx2, sn_dropout_cpu}};
