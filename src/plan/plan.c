@@ -11,6 +11,8 @@ static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allo
 
 /* What of n elements in such units this rank holds on an axis of the mesh; *at: of those, where it begins. */
 static int64_t share_of(int64_t n, const sn_split_axis *x, int size, int index, int64_t *at) {
+    *at = 0;
+    if (!sn_is_flat(x) && x->at == SN_DEAL_FOLDED) return n / size; /* no run of it; every share is full */
     int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
     *at = shard * index < n ? shard * index : n;
     return n - *at < shard ? n - *at : shard;
