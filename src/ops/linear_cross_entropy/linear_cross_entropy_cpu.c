@@ -116,8 +116,8 @@ static size_t products_scratch(const job *j, int64_t rows, int64_t columns, bool
 static job lay_out(const sn_call *c, const sn_gemm_isa *isa, const sn_cross_entropy_rows *rows, int n_threads) {
     job j = {
         .c = c, .isa = isa, .rows = rows, .tokens = c->in[0].shape.d[0], .width = c->in[0].shape.d[1], .vocabulary = c->in[1].shape.d[0]};
-    j.want_dh = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DH] != 0;
-    j.want_dw = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW] != 0;
+    j.want_dh = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DH] != 0 && c->out[1].shape.rank > 0;
+    j.want_dw = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW] != 0 && c->out[2].shape.rank > 0;
     j.half = c->in[0].dtype == SN_BF16 && c->in[1].dtype == SN_BF16;
     int64_t wanted = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_CHUNK], fit = LOGIT_BYTES / 4 / j.vocabulary;
     if (!wanted) wanted = fit > MOST_CHUNK ? MOST_CHUNK : fit < LEAST_CHUNK ? LEAST_CHUNK : fit;
