@@ -84,8 +84,17 @@ static double time_steps(job *j, sn_team *team, int steps) {
 }
 
 static void measure(const char *ahead, double delay, int steps) {
-    sn_model_config model = {.vocab_size = 2048, .hidden_size = HIDDEN, .intermediate_size = 3 * HIDDEN, .num_layers = 8, .num_heads = 4, .num_kv_heads = 4,
-                             .head_dim = HIDDEN / 4, .max_position = TOKENS, .norm_eps = 1e-5, .rope = {.theta = 10000}, .tie_word_embeddings = true};
+    sn_model_config model = {.vocab_size = 2048,
+                             .hidden_size = HIDDEN,
+                             .intermediate_size = 3 * HIDDEN,
+                             .num_layers = 8,
+                             .num_heads = 4,
+                             .num_kv_heads = 4,
+                             .head_dim = HIDDEN / 4,
+                             .max_position = TOKENS,
+                             .norm_eps = 1e-5,
+                             .rope = {.theta = 10000},
+                             .tie_word_embeddings = true};
     sn_options *recipe;
     sn_cluster cluster = {0};
     sn_device device;
@@ -119,7 +128,8 @@ static void measure(const char *ahead, double delay, int steps) {
         check(sn_run_open(plans[r], &device, &slows[r].outer, &j.runs[r]));
         check(sn_load_weights(j.runs[r], graphs, 7));
         int32_t *ids = sn_run_io(j.runs[r], j.program, "ids", 0, NULL), *labels = sn_run_io(j.runs[r], j.program, "labels", 0, NULL);
-        int32_t *positions = sn_run_io(j.runs[r], j.program, "positions", 0, NULL), *starts = sn_run_io(j.runs[r], j.program, "seq_start", 0, NULL);
+        int32_t *positions = sn_run_io(j.runs[r], j.program, "positions", 0, NULL),
+                *starts = sn_run_io(j.runs[r], j.program, "seq_start", 0, NULL);
         for (int i = 0; i < TOKENS / RANKS; i++) ids[i] = i % 2048, labels[i] = (i + 1) % 2048, positions[i] = i, starts[i] = 0;
         *(float *)sn_run_io(j.runs[r], j.program, "scale", 0, NULL) = 1.0f / TOKENS;
     }
@@ -129,8 +139,9 @@ static void measure(const char *ahead, double delay, int steps) {
     const double communication = delay * (double)slows[0].calls / steps;
     for (int r = 0; r < RANKS; r++) slows[r].delay = delay;
     const double both = time_steps(&j, team, steps);
-    printf("ahead %s  compute %.4f s  communication %.4f s (%ld collectives)  step %.4f s  ratio %.2f  device arena %.1f MiB\n", ahead, compute, communication,
-           slows[0].calls / (2 * steps), both, both / (compute > communication ? compute : communication), (double)plans[0]->arena_bytes[SN_TIER_DEVICE] / 1048576);
+    printf("ahead %s  compute %.4f s  communication %.4f s (%ld collectives)  step %.4f s  ratio %.2f  device arena %.1f MiB\n", ahead,
+           compute, communication, slows[0].calls / (2 * steps), both, both / (compute > communication ? compute : communication),
+           (double)plans[0]->arena_bytes[SN_TIER_DEVICE] / 1048576);
     for (int r = 0; r < RANKS; r++) {
         sn_run_close(j.runs[r]);
         sn_plan_free(plans[r]);

@@ -1,5 +1,5 @@
-/* Communication runs beside computing: the gather of a block's weights is issued before the first instruction of the block before, and nothing
- * in that block waits for it or for a sum of its own gradients, in every form of the job. */
+/* Communication runs beside computing: the gather of a block's weights is issued before the first instruction of the block before, and
+ * nothing in that block waits for it or for a sum of its own gradients, in every form of the job. */
 #include <stdio.h>
 #include <string.h>
 
@@ -63,20 +63,24 @@ static void count_ahead(const planned *p, int program, int *gathers, int *ahead,
         const sn_instr *in = &prog->instrs[k];
         const sn_node *n = node_of(p, program, in);
         uint32_t first = 0, own = 0;
-        if (n->op != SN_OP_all_gather || n->n_in != 1 || n->layer < 0 || n->phase == SN_PHASE_UPDATE || p->job->graphs[program]->values[n->in[0].value].persistent == SN_NONE) continue;
+        if (n->op != SN_OP_all_gather || n->n_in != 1 || n->layer < 0 || n->phase == SN_PHASE_UPDATE ||
+            p->job->graphs[program]->values[n->in[0].value].persistent == SN_NONE)
+            continue;
         assert_int_equal(in->queue, SN_QUEUE_COMM);
         const int before = n->layer + (n->phase == SN_PHASE_BACKWARD ? 1 : -1);
         if (before < 0 || !find_block(p, program, before, n->phase, &first) || !find_block(p, program, n->layer, n->phase, &own)) continue;
         ++*gathers;
         *ahead += k < first;
         *serial += in->wait[SN_QUEUE_COMPUTE] > computed_before(prog, first);
-        for (uint32_t i = first; i < own; i++) *serial += prog->instrs[i].queue == SN_QUEUE_COMPUTE && prog->instrs[i].wait[SN_QUEUE_COMM] >= in->signal;
+        for (uint32_t i = first; i < own; i++)
+            *serial += prog->instrs[i].queue == SN_QUEUE_COMPUTE && prog->instrs[i].wait[SN_QUEUE_COMM] >= in->signal;
     }
 }
 
 static void issued_before_the_block_before(void **state) {
     (void)state;
-    static const char *const jobs[] = {"", "recompute=all", "precision=bf16 recompute=light", "gradient_accumulation_steps=3", "lora=on keep_quantised=off recompute=all"};
+    static const char *const jobs[] = {"", "recompute=all", "precision=bf16 recompute=light", "gradient_accumulation_steps=3",
+                                       "lora=on keep_quantised=off recompute=all"};
     for (size_t j = 0; j < sizeof jobs / sizeof jobs[0]; j++)
         for (int n = 0; n <= 1; n++) {
             planned p;
@@ -90,7 +94,8 @@ static void issued_before_the_block_before(void **state) {
                 count_ahead(&p, k, &gathers, &ahead, &serial);
                 assert_true(gathers >= (LAYERS - 1) * 3);
                 backward += gathers > (LAYERS - 1) * 3;
-                if (ahead != (n ? gathers : 0) || (n && serial)) fail_msg("%s: %d gathers, %d ahead, %d serialised", options, gathers, ahead, serial);
+                if (ahead != (n ? gathers : 0) || (n && serial))
+                    fail_msg("%s: %d gathers, %d ahead, %d serialised", options, gathers, ahead, serial);
             }
             assert_true(backward); /* counted in both directions */
             close_plan(&p);
@@ -109,7 +114,8 @@ static void second_buffer_is_billed(void **state) {
         bytes[n] = p.plan->arena_bytes[SN_TIER_DEVICE];
         close_plan(&p);
     }
-    const uint64_t weights = 3 * 211 * 32 * sizeof(float), gradients = weights + (2 * 32 + 2 * 16) * 32 * sizeof(float) + 2 * 32 * sizeof(float);
+    const uint64_t weights = 3 * 211 * 32 * sizeof(float),
+                   gradients = weights + (2 * 32 + 2 * 16) * 32 * sizeof(float) + 2 * 32 * sizeof(float);
     for (int n = 1; n < 3; n++) assert_in_range(bytes[n], bytes[n - 1] + 1, bytes[n - 1] + weights + gradients + 8192);
 }
 

@@ -1,8 +1,8 @@
 /* Communication beside computing. What rests in shards over ranks is gathered while the block before is computed, not when its own block
- * waits for it. A gradient's sum over ranks may take until the block behind is computed: what is sent stays where it is, and what is done with
- * the sum is done, so long. A block here is a run of nodes of the same layer and phase. Bits do not change. The second buffer of weights and
- * the gradients still on their way are in the bill. What goes where is a matter of the graph alone, so the order of collectives is the same
- * on all ranks. DeepSpeed: overlap_comm, stage3_prefetch_bucket_size. */
+ * waits for it. A gradient's sum over ranks may take until the block behind is computed: what is sent stays where it is, and what is done
+ * with the sum is done, so long. A block here is a run of nodes of the same layer and phase. Bits do not change. The second buffer of
+ * weights and the gradients still on their way are in the bill. What goes where is a matter of the graph alone, so the order of collectives
+ * is the same on all ranks. DeepSpeed: overlap_comm, stage3_prefetch_bucket_size. */
 #include <stdlib.h>
 
 #include "graph/op.h"
@@ -11,7 +11,13 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "overlap_comm", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .has_least = true, .most = 8, .has_most = true,
+    {.key = "overlap_comm",
+     .kind = SN_OPTION_INT,
+     .default_text = "1",
+     .metavar = "N",
+     .has_least = true,
+     .most = 8,
+     .has_most = true,
      .help = "blocks by which weights in shards are gathered ahead, and gradients summed behind; 0: neither"}};
 
 enum { FIRST, AMID, LAST }; /* where a node stands in its block */
@@ -24,11 +30,11 @@ typedef struct item {
 
 typedef struct overlapper {
     sn_graph *g;
-    uint32_t blocks; /* to run ahead or behind */
-    item *items;     /* in order */
-    sn_nid *ends;    /* by block: its last node */
-    bool *summed;    /* by value: comes from a sum over ranks that is awaited late */
-    uint32_t *uses;  /* by persistent value: nodes that touch it up to there: */
+    uint32_t blocks;   /* to run ahead or behind */
+    item *items;       /* in order */
+    sn_nid *ends;      /* by block: its last node */
+    bool *summed;      /* by value: comes from a sum over ranks that is awaited late */
+    uint32_t *uses;    /* by persistent value: nodes that touch it up to there: */
     size_t n_backward; /* nodes in the order up to the last of backward; updates may stand between */
 } overlapper;
 
@@ -61,7 +67,9 @@ static bool takes_sum(const overlapper *o, const sn_node *n) {
     if (n->phase != SN_PHASE_BACKWARD || !is_block(n) || is_collective(n)) return false;
     if (n->op != SN_OP_accumulate && n->op != SN_OP_copy && n->op != SN_OP_cast) return false;
     const sn_use *from = &n->in[n->op == SN_OP_accumulate];
-    const sn_pid p = gradient_of(g, n->op == SN_OP_accumulate ? n->in[0].value : n->out[0] != SN_NONE ? n->out[0] : n->in[n->n_in - 1].value);
+    const sn_pid p = gradient_of(g, n->op == SN_OP_accumulate ? n->in[0].value
+                                    : n->out[0] != SN_NONE    ? n->out[0]
+                                                              : n->in[n->n_in - 1].value);
     return p != SN_NONE && from->value != SN_NONE && o->summed[from->value] && o->uses[p] == 1;
 }
 
@@ -170,8 +178,9 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
 /* One buffer of weights instead of two. */
 static const sn_choice choices[] = {{"overlap_comm", "0", SN_CHOICE_EXACT}};
 
-const sn_pass sn_pass_overlap = {.name = "overlap",
-                                 .saves = "time: gathers and sums over ranks run while other blocks are computed; costs a second block's weights and gradients",
-                                 .run = run,
-                                 .options = SN_OPTION_GROUP("Communication", options),
-                                 SN_PASS_CHOICES(choices)};
+const sn_pass sn_pass_overlap = {
+    .name = "overlap",
+    .saves = "time: gathers and sums over ranks run while other blocks are computed; costs a second block's weights and gradients",
+    .run = run,
+    .options = SN_OPTION_GROUP("Communication", options),
+    SN_PASS_CHOICES(choices)};
