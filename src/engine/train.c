@@ -272,7 +272,8 @@ static sn_status run_training(sn_training *t, const char *data) {
         sn_options_close(t->own_recipe);
         t->recipe = t->own_recipe = fitted;
     }
-    t->ranks = t->session.cluster.mesh.size[SN_MESH_DP];
+    t->ranks = t->session.ranks;
+    t->rows_ranks = t->session.cluster.mesh.size[SN_MESH_DP];
     t->first = t->summary->rank = t->world.rank;
     t->here = t->world.comm ? 1 : t->ranks;
     t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->here;
