@@ -151,13 +151,14 @@ static void the_roofline(void **state) {
                          {.op = "all_gather", .in = &shard, .n_in = 1, .out = &whole, .n_out = 1, .bytes = 8000, .queue = SN_QUEUE_COMM}};
     sn_program p = {.instrs = instrs, .count = 5};
     sn_rates rates = {.f32_flops = 1e3, .bf16_flops = 2e3, .bytes_per_s = 1e3, .ring = 1e3, .host = 100};
+    const sn_mesh four = {{4, 1, 1, 1, 1}}, one = {{1, 1, 1, 1, 1}};
     sn_program_time t;
-    assert_ok(sn_program_estimate(&p, &rates, 4, NULL, &t));
+    assert_ok(sn_program_estimate(&p, &rates, &four, NULL, &t));
     assert_true(t.compute == 2 + 4 + 3 && t.io == 0.5 && t.sent == 3000 && t.communication == 3 && t.span == 9);
     rates.bf16_flops = rates.ring = rates.host = 0; /* no such unit; links are memory */
-    assert_ok(sn_program_estimate(&p, &rates, 4, NULL, &t));
+    assert_ok(sn_program_estimate(&p, &rates, &four, NULL, &t));
     assert_true(t.compute == 4 + 4 + 3 && t.io == 0.05 && t.sent == 3000 && t.communication == 8);
-    assert_ok(sn_program_estimate(&p, &rates, 1, NULL, &t));
+    assert_ok(sn_program_estimate(&p, &rates, &one, NULL, &t));
     assert_true(t.sent == 0);
 }
 

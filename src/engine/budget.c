@@ -22,10 +22,8 @@ uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
 
 /* Ranks that share a node's memory and disk. */
 static int ranks_of_node(const sn_session *s) {
-    int ranks = 1;
     if (s->world && s->world->comm) return s->world->local;
-    for (int a = 0; a < SN_MESH_AXES; a++) ranks *= s->cluster.mesh.size[a];
-    return s->whole_cluster && s->nodes > 1 ? ranks / s->nodes : ranks;
+    return s->whole_cluster && s->nodes > 1 ? s->ranks / s->nodes : s->ranks;
 }
 
 static uint64_t free_below(const char *folder) {

@@ -170,7 +170,7 @@ static sn_status add_program(const sn_session *s, int k, const sn_rates *rates, 
     sn_program_time t;
     double *seconds = sn_alloc_zero((size_t)p->program.count + 1, sizeof *seconds);
     if (!seconds) return sn_fail(SN_ERR_NO_MEMORY, "cannot measure a plan");
-    sn_status status = sn_program_estimate(&p->program, rates, s->cluster.mesh.size[SN_MESH_DP], seconds, &t);
+    sn_status status = sn_program_estimate(&p->program, rates, &s->plan->mesh, seconds, &t);
     for (uint32_t i = 0; status == SN_OK && i < p->program.count; i++) {
         const sn_instr *in = &p->program.instrs[i];
         if (in->queue != SN_QUEUE_COMPUTE) continue;

@@ -22,6 +22,7 @@ typedef struct sn_training {
      * job and plan of the first, the others have runs of their own. */
     sn_world world;
     int ranks, first, here;
+    int rows_ranks; /* data-parallel ones: each has rows of its own */
     sn_session session;
     sn_forecast forecast;
     sn_fit fit;

@@ -57,6 +57,9 @@ typedef struct sn_op {
      * run of rows the graph says it already. */
     int flat_first;
 
+    /* Not 0: the op communicates, over the mesh axis that integer attribute comm_axis - 1 says. */
+    int comm_axis;
+
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */
     int adds_into;
 

@@ -95,11 +95,11 @@ double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work) {
 
 /* ---- Programs ---- */
 
-static double instruction_seconds(const sn_instr *in, const sn_rates *rates, int ranks, sn_program_time *t) {
+static double instruction_seconds(const sn_instr *in, const sn_rates *rates, const sn_mesh *mesh, sn_program_time *t) {
     double seconds, bytes;
     switch (in->queue) {
     case SN_QUEUE_COMM:
-        bytes = ring_bytes(in, ranks);
+        bytes = ring_bytes(in, mesh->size[in->axis]);
         seconds = rates->ring > 0 ? bytes / rates->ring : in->bytes / rates->bytes_per_s;
         t->sent += bytes;
         t->communication += seconds;
@@ -114,7 +114,7 @@ static double instruction_seconds(const sn_instr *in, const sn_rates *rates, int
 }
 
 /* Walks the queues as run/ does. ended[q * (count + 1) + k]: when the k-th instruction of queue q has ended. */
-sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, int ranks, double *seconds, sn_program_time *out) {
+sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out) {
     size_t row = (size_t)p->count + 1;
     uint32_t done[SN_QUEUE_COUNT] = {0};
     double *ended = sn_alloc_zero(SN_QUEUE_COUNT * row, sizeof *ended);
@@ -122,7 +122,7 @@ sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, int ra
     if (!ended) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate an estimate of %u instructions", p->count);
     for (uint32_t k = 0; k < p->count; k++) {
         const sn_instr *in = &p->instrs[k];
-        double start = ended[in->queue * row + done[in->queue]], took = instruction_seconds(in, rates, ranks, out);
+        double start = ended[in->queue * row + done[in->queue]], took = instruction_seconds(in, rates, mesh, out);
         for (int q = 0; q < SN_QUEUE_COUNT; q++)
             if (in->wait[q] && in->wait[q] <= done[q] && ended[q * row + in->wait[q]] > start) start = ended[q * row + in->wait[q]];
         ended[in->queue * row + ++done[in->queue]] = start + took;
@@ -140,7 +140,7 @@ sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t a
         double times = role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE ? 1 : role == SN_ROLE_TRAIN_NEXT ? (double)(accumulation - 1) : 0;
         if (times == 0) continue;
         sn_program_time t;
-        SN_TRY(sn_program_estimate(&plan->programs[k].program, rates, f->ranks, NULL, &t));
+        SN_TRY(sn_program_estimate(&plan->programs[k].program, rates, &plan->mesh, NULL, &t));
         f->step_seconds += times * t.span;
         f->compute_seconds += times * t.compute;
         f->communication_seconds += times * t.communication;

@@ -75,7 +75,7 @@ typedef struct sn_program_time {
     double sent;                        /* bytes that a rank sends */
 } sn_program_time;
 /* seconds (may be NULL): of each instruction. Fails for want of memory only. */
-sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, int ranks, double *seconds, sn_program_time *out);
+sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out);
 
 /* Estimates a step of a training job: its first micro-batch, accumulation - 1 later ones, the update. tokens: of a rank's step. */
 sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f);

@@ -9,23 +9,28 @@
 
 static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan"); }
 
+/* What of n elements in such units this rank holds on an axis of the mesh; *at: of those, where it begins. */
+static int64_t share_of(int64_t n, const sn_split_axis *x, int size, int index, int64_t *at) {
+    int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
+    *at = shard * index < n ? shard * index : n;
+    return n - *at < shard ? n - *at : shard;
+}
+
 sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first) {
     sn_shape s = *logical;
+    int64_t at;
     if (first) *first = 0;
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
-        int64_t unit = x->unit > 0 ? x->unit : 1;
-        if (sn_is_flat(x)) {
-            int64_t n = 1;
-            for (int i = 0; i < s.rank; i++) n *= s.d[i];
-            int64_t units = (n + unit - 1) / unit, shard = (units + mesh->size[a] - 1) / mesh->size[a] * unit;
-            int64_t at = shard * sn_mesh_index(mesh, rank, a), left = n - at;
-            s = sn_shape_of(left < 0 ? 0 : left < shard ? left : shard);
-            if (first) *first = at < n ? at : n;
-        } else if (x->kind == SN_SHARD && x->dim < s.rank) {
-            int64_t units = (s.d[x->dim] + unit - 1) / unit;
-            s.d[x->dim] = (units + mesh->size[a] - 1) / mesh->size[a] * unit;
-        }
+        if (x->kind == SN_SHARD && x->dim < s.rank) s.d[x->dim] = share_of(s.d[x->dim], x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at);
+    }
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &split->axis[a];
+        if (!sn_is_flat(x)) continue;
+        int64_t n = 1;
+        for (int i = 0; i < s.rank; i++) n *= s.d[i];
+        s = sn_shape_of(share_of(n, x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at));
+        if (first) *first += at;
     }
     return s;
 }
@@ -55,11 +60,36 @@ static bool is_transient(const planner *p, const sn_value *v) {
 
 static const sn_split *split_of(const sn_value *v) { return v->persistent != SN_NONE ? &v->rest.split : &v->result; }
 
-/* A rank's flat shard of a value that it holds whole. */
+/* A rank's shard, flat or of rows, of a value that it holds whole. */
 static bool is_view(const sn_value *v, const sn_use *u) {
-    for (int a = 0; u->has_split && a < SN_MESH_AXES; a++)
-        if (sn_is_flat(&u->split.axis[a]) && split_of(v)->axis[a].kind == SN_WHOLE) return true;
+    for (int a = 0; u->has_split && a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &u->split.axis[a];
+        if ((sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0)) && split_of(v)->axis[a].kind == SN_WHOLE) return true;
+    }
     return false;
+}
+
+/* The shape of a view, and the element of the local value at which it begins. */
+static sn_shape view_of(const planner *p, const sn_use *u, int64_t *first) {
+    const sn_value *v = &p->g->values[u->value];
+    const sn_mesh *mesh = &p->job->mesh;
+    sn_shape s = p->shape[u->value];
+    int64_t row = 1, at;
+    *first = 0;
+    for (int i = 1; i < s.rank; i++) row *= s.d[i];
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &u->split.axis[a];
+        int index = sn_mesh_index(mesh, p->request->rank, a);
+        if (x->kind != SN_SHARD || split_of(v)->axis[a].kind != SN_WHOLE) continue;
+        if (sn_is_flat(x)) {
+            s = sn_shape_of(share_of(row * s.d[0], x, mesh->size[a], index, &at));
+            row = 1;
+        } else {
+            s.d[0] = share_of(s.d[0], x, mesh->size[a], index, &at);
+        }
+        *first += at * row;
+    }
+    return s;
 }
 
 /* The shape of a use at this rank, and where it begins in its value. */
@@ -70,7 +100,7 @@ static sn_shape use_of(const planner *p, const sn_use *u, uint64_t *begin) {
     *begin = 0;
     if (is_view(v, u)) {
         int64_t first;
-        s = sn_local_shape(&v->shape, &u->split, &p->job->mesh, p->request->rank, &first);
+        s = view_of(p, u, &first);
         *begin = (uint64_t)(first / form->block) * (uint64_t)form->bytes;
         return s;
     }
@@ -171,11 +201,10 @@ static void join_aliases(planner *p) {
     }
 }
 
-static sn_queue queue_of(const sn_node *n, const sn_call *c) {
-    (void)c;
+static sn_queue queue_of(const sn_node *n) {
     if (n->op == SN_OP_copy) return SN_QUEUE_COPY;
     if (n->op == SN_OP_read || n->op == SN_OP_fetch || n->op == SN_OP_store) return SN_QUEUE_IO;
-    if (n->op == SN_OP_reduce_scatter || n->op == SN_OP_all_gather) return SN_QUEUE_COMM;
+    if (sn_ops[n->op]->comm_axis) return SN_QUEUE_COMM;
     return SN_QUEUE_COMPUTE;
 }
 
@@ -209,9 +238,10 @@ static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *
 /* The logical index of the first element where operand 0 is a flat shard. */
 static int64_t first_of(const planner *p, const sn_node *n) {
     const sn_value *v = &p->g->values[n->in[0].value];
-    int64_t first;
-    sn_local_shape(&v->shape, is_view(v, &n->in[0]) ? &n->in[0].split : split_of(v), &p->job->mesh, p->request->rank, &first);
-    return first;
+    int64_t first, begin = 0;
+    sn_local_shape(&v->shape, split_of(v), &p->job->mesh, p->request->rank, &first);
+    if (is_view(v, &n->in[0])) view_of(p, &n->in[0], &begin);
+    return first + begin;
 }
 
 static sn_status make_instructions(planner *p) {
@@ -243,7 +273,8 @@ static sn_status make_instructions(planner *p) {
         in->node = g->order[k];
         in->name = n->name;
         in->made_by = n->made_by;
-        in->queue = (uint8_t)queue_of(n, &c);
+        in->queue = (uint8_t)queue_of(n);
+        if (op->comm_axis) in->axis = (uint8_t)n->attrs.i[op->comm_axis - 1];
         in->scratch_bytes = in->kernel->scratch ? sn_round_up(in->kernel->scratch(&c, p->request->device.threads), SN_ALIGN) : 0;
         double moved = 0;
         for (int i = 0; i < c.n_in + c.n_out; i++) {
@@ -438,6 +469,7 @@ sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_pla
     if (!plan) return no_memory();
     plan->device = request->device;
     plan->rank = request->rank;
+    plan->mesh = job->mesh;
     plan->n_programs = job->n_graphs;
     plan->files = job->files;
     plan->n_files = (int)job->n_files;

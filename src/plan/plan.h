@@ -84,6 +84,7 @@ typedef struct sn_plan {
     sn_bill bill;
     sn_device_shape device;
     bool rough; /* over the request's `most`: values have no places, arenas are as large as what lives at once, queues do not wait */
+    sn_mesh mesh;
     int rank;
     int ranks, ranks_planned; /* of sn_plan_cluster: compared with one another; planned really, the others are like one of these */
 } sn_plan;
@@ -102,8 +103,9 @@ typedef struct sn_plan_request {
 sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out);
 void sn_plan_free(sn_plan *plan);
 
-/* The shape of a value at this rank. A flat shard is a vector of the elements that this rank really holds, perhaps none; *first
- * (may be NULL) is the logical index of its first element, 0 of anything else. */
+/* The shape of a value at this rank: shards of dimensions first, then flat ones, each ceil(units / ranks) units, the last ones fewer or
+ * none. A flat shard is a vector of the elements that this rank really holds; *first (may be NULL) is the index of its first element among
+ * those of which it is a shard, 0 of anything else. */
 sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first);
 
 
