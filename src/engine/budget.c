@@ -41,7 +41,7 @@ sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe) {
     l.stated[SN_HOLD_DEVICE] = s->accelerator || (given && (b.bare != UINT64_MAX || b.device != UINT64_MAX));
     bool named = given && b.bare == UINT64_MAX && b.device != UINT64_MAX;
     l.whole = !addresses && s->device.shape.kind == SN_DEVICE_CPU && !s->accelerator && !named;
-    l.disk_free = free_below(sn_options_string(recipe, "offload_dir"));
+    l.disk_free = free_below(sn_passes_folder(recipe, NULL));
     if (!strcmp(s->device.shape.name, "null")) l = (sn_limits){.most = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, .disk_free = UINT64_MAX, .sharing = l.sharing};
     if (s->world)
         for (int h = 0; h < SN_HOLD_COUNT; h++) l.most[h] = sn_world_least(s->world, l.most[h]);

@@ -16,15 +16,20 @@ static const char *const hold_names[] = {"device", "host", "disk"};
 
 static sn_status refuse(const sn_search *s, const sn_limits *l, const sn_options *recipe, const sn_bill *b) {
     char with[24], disk[24], room[24], change[512];
-    const char *folder = sn_options_string(recipe, "offload_dir");
+    const char *key, *folder = sn_passes_folder(recipe, &key);
     if (s->n_fits)
         snprintf(change, sizeof change, "the cheapest change that fits is %s (%s, %s)", s->fits[0].change, sn_bytes_text(s->fits[0].need[SN_HOLD_DEVICE], with),
                  kind_words[s->fits[0].kind]);
     else
-        snprintf(change, sizeof change, "no change that snug %s fits; the smallest is %s (%s, %s on disk%s%s)%s", s->cut ? "has tried" : "knows",
+        snprintf(change, sizeof change, "no change that snug %s fits; the smallest is %s (%s, %s on disk%s%s)", s->cut ? "has tried" : "knows",
                  *s->smallest.change ? s->smallest.change : "unknown", sn_bytes_text(s->smallest.need[SN_HOLD_DEVICE], with),
                  sn_bytes_text(s->smallest.need[SN_HOLD_DISK], disk), l->disk_free == UINT64_MAX ? "" : ", where values rest there is room for ",
-                 l->disk_free == UINT64_MAX ? "" : sn_bytes_text(l->disk_free, room), folder && *folder ? "" : "; without --offload-dir nothing goes to disk");
+                 l->disk_free == UINT64_MAX ? "" : sn_bytes_text(l->disk_free, room));
+    if (!s->n_fits && !*folder) {
+        size_t n = strlen(change);
+        snprintf(change + n, sizeof change - n, "; nothing goes to disk without");
+        sn_note_option(change, sizeof change, key, "DIR");
+    }
     return sn_limits_check(l, b, change);
 }
 

@@ -11,7 +11,7 @@
 enum { SN_SEARCH_KEPT = 3, SN_SEARCH_MOST_PLANS = 96 };
 
 typedef struct sn_found {
-    char change[256]; /* "--recompute all --offload-optimizer disk" */
+    char change[256]; /* "--zero-stage 3 --moment-dtype bf16" */
     sn_choice_kind kind;
     uint64_t need[SN_HOLD_COUNT];
     double seconds;      /* of a step, estimated */

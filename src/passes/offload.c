@@ -128,5 +128,6 @@ const sn_pass sn_pass_offload = {.name = "offload",
                                  .options = SN_OPTION_GROUP("Offload", options),
                                  SN_PASS_CHOICES(choices),
                                  .touches = SN_TOUCHES_RESTS,
+                                 .folder_key = "offload_dir",
                                  .decided = decided,
                                  .offers = offers};

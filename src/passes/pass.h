@@ -60,6 +60,7 @@ typedef struct sn_pass {
     size_t n_choices;
     bool (*decided)(const sn_options *recipe); /* may be NULL: never */
     sn_touch touches;
+    const char *folder_key; /* its option that names the folder of what rests on disk; NULL: it puts nothing there */
     /* Whether a choice makes sense beside the recipe on this machine; NULL: always. */
     bool (*offers)(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice);
     const char *deepspeed_hints; /* keys of DeepSpeed's JSON that tune what the plan decides here: see io/options.h; NULL: none */
@@ -80,6 +81,9 @@ extern const size_t sn_n_passes;
 
 /* Whether the search may make this choice beside the recipe: the recipe has not decided the matter, says another thing, and the pass offers it. */
 bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice);
+
+/* The folder of what may rest on disk, "" where the recipe names none; *key (may be NULL): the option that does. */
+const char *sn_passes_folder(const sn_options *recipe, const char **key);
 
 /* Setting i of a choice; false after the last. */
 bool sn_choice_setting(const sn_choice *choice, size_t i, const char **key, const char **value);

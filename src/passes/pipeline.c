@@ -10,6 +10,17 @@ const sn_pass *const sn_passes[] = {
 };
 const size_t sn_n_passes = sizeof sn_passes / sizeof sn_passes[0];
 
+const char *sn_passes_folder(const sn_options *recipe, const char **key) {
+    const char *folder = NULL;
+    if (key) *key = "";
+    for (size_t i = 0; i < sn_n_passes; i++) {
+        if (!sn_passes[i]->folder_key) continue;
+        if (key) *key = sn_passes[i]->folder_key;
+        folder = sn_options_string(recipe, sn_passes[i]->folder_key);
+    }
+    return folder ? folder : "";
+}
+
 bool sn_choice_setting(const sn_choice *choice, size_t i, const char **key, const char **value) {
     size_t n = sizeof choice->also / sizeof choice->also[0];
     *key = i ? 2 * (i - 1) < n ? choice->also[2 * (i - 1)] : NULL : choice->key;
