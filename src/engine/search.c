@@ -153,7 +153,7 @@ static sn_status activations_of(const sn_planned *p, uint64_t *most) {
     if (!change) return sn_fail(SN_ERR_NO_MEMORY, "cannot measure a plan");
     for (size_t i = 0; i < p->n_lives; i++) {
         const sn_life *l = &p->lives[i];
-        if (l->tier != SN_TIER_DEVICE || l->class_of != SN_CLASS_ACTIVATIONS) continue;
+        if (l->tier != SN_TIER_DEVICE || l->class_of != SN_CLASS_ACTIVATIONS || !sn_in_turn(l->turns, 0)) continue;
         change[l->first] += (int64_t)l->bytes;
         change[l->last + 1] -= (int64_t)l->bytes;
     }

@@ -35,16 +35,17 @@ sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes) {
     return r;
 }
 
-/* Bytes that a rank sends for a collective: the whole value less its own shard. */
+/* Bytes that a rank sends for a collective: the whole value less its own shard, or, where it gets as much as it gives, all of it. */
 static double ring_bytes(const sn_instr *in, int ranks) {
     double most = 0;
+    bool even = in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape);
     for (int i = 0; i < in->n_in + in->n_out; i++) {
         const sn_arg *a = i < in->n_in ? &in->in[i] : &in->out[i - in->n_in];
         size_t bytes;
         if (a->arena == SN_NO_ARENA || !sn_shape_bytes(&a->shape, a->dtype, &bytes)) continue;
         if ((double)bytes > most) most = (double)bytes;
     }
-    return ranks > 1 ? most * (ranks - 1) / ranks : 0;
+    return ranks > 1 ? even ? most : most * (ranks - 1) / ranks : 0;
 }
 
 /* The two multiply bf16 by bf16. */
@@ -95,19 +96,20 @@ double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work) {
 
 /* ---- Programs ---- */
 
-static double instruction_seconds(const sn_instr *in, const sn_rates *rates, const sn_mesh *mesh, sn_program_time *t) {
+/* share: of the steps in which it runs. */
+static double instruction_seconds(const sn_instr *in, const sn_rates *rates, const sn_mesh *mesh, double share, sn_program_time *t) {
     double seconds, bytes;
     switch (in->queue) {
     case SN_QUEUE_COMM:
-        bytes = ring_bytes(in, mesh->size[in->axis]);
-        seconds = rates->ring > 0 ? bytes / rates->ring : in->bytes / rates->bytes_per_s;
+        bytes = share * ring_bytes(in, mesh->size[in->axis]);
+        seconds = rates->ring > 0 ? bytes / rates->ring : share * in->bytes / rates->bytes_per_s;
         t->sent += bytes;
         t->communication += seconds;
         return seconds;
-    case SN_QUEUE_IO: t->io += seconds = disk_seconds(in, rates); return seconds;
+    case SN_QUEUE_IO: t->io += seconds = share * disk_seconds(in, rates); return seconds;
     default:
         seconds = sn_roofline_seconds(in, rates);
-        seconds *= sn_profile_factor(rates->profile, in, seconds);
+        seconds *= share * sn_profile_factor(rates->profile, in, seconds);
         *(in->queue == SN_QUEUE_COPY ? &t->io : &t->compute) += seconds;
         return seconds;
     }
@@ -122,7 +124,9 @@ sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const 
     if (!ended) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate an estimate of %u instructions", p->count);
     for (uint32_t k = 0; k < p->count; k++) {
         const sn_instr *in = &p->instrs[k];
-        double start = ended[in->queue * row + done[in->queue]], took = instruction_seconds(in, rates, mesh, out);
+        double share = 1; /* of the turns: an average step */
+        if (p->turns) share = ((in->turns.last < p->turns ? in->turns.last : p->turns - 1) - in->turns.first + 1) / (double)p->turns;
+        double start = ended[in->queue * row + done[in->queue]], took = instruction_seconds(in, rates, mesh, share, out);
         for (int q = 0; q < SN_QUEUE_COUNT; q++)
             if (in->wait[q] && in->wait[q] <= done[q] && ended[q * row + in->wait[q]] > start) start = ended[q * row + in->wait[q]];
         ended[in->queue * row + ++done[in->queue]] = start + took;
