@@ -32,7 +32,7 @@ static sn_status open_tokenizer(sn_training *t) {
 static sn_status open_loader(sn_training *t, const sn_dataset *d, sn_data_part part, sn_loader **out) {
     const sn_options *r = t->recipe;
     bool evaluate = part == SN_DATA_EVAL || d != t->dataset;
-    sn_loader_options o = {.dataset = d, .micro_rows = t->micro_rows, .accumulation = evaluate ? 1 : t->accumulation, .ranks = t->ranks,
+    sn_loader_options o = {.dataset = d, .micro_rows = t->micro_rows, .accumulation = evaluate ? 1 : t->accumulation, .ranks = t->rows_ranks,
                            .packing = sn_options_bool(r, "packing") && !evaluate, .shuffle = sn_options_bool(r, "shuffle") && !evaluate,
                            .seed = (uint64_t)sn_options_int(r, "seed"), .part = part, .eval_fraction = sn_options_float(r, "eval_fraction")};
     return sn_loader_open(&o, out);
@@ -65,12 +65,16 @@ static sn_status open_data(sn_training *t, const char *data) {
     SN_TRY(count_steps(t));
     /* Rows a step, however they are divided: the same rows in the same step on another number of ranks. */
     snprintf(t->digest, sizeof t->digest, "data %016llx cutoff %lld batch %lld packing %d shuffle %d seed %lld",
-             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)(t->micro_rows * t->accumulation * t->ranks), sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
+             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)(t->micro_rows * t->accumulation * t->rows_ranks), sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
     return SN_OK;
 }
 
 /* Rank 0 opens first, so that an index is built once; the others then find it. */
 sn_status sn_training_open_data(sn_training *t, const char *data) {
+    int64_t tokens = t->micro_rows * t->cutoff; /* fits, as the plan was made for it */
+    t->tokens[0] = sn_alloc(4 * (size_t)tokens * sizeof *t->tokens[0]);
+    if (!t->tokens[0]) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the tokens of a micro-batch");
+    for (int i = 1; i < 4; i++) t->tokens[i] = t->tokens[0] + i * tokens;
     sn_status s = t->world.rank ? SN_OK : open_data(t, data);
     SN_TRY(sn_world_agree(&t->world, s));
     s = t->world.rank ? open_data(t, data) : SN_OK;
@@ -84,4 +88,5 @@ void sn_training_close_data(sn_training *t) {
     sn_dataset_close(t->eval_dataset);
     sn_chat_template_free(t->chat_template);
     sn_free(t->eos_text);
+    sn_free(t->tokens[0]);
 }

@@ -21,6 +21,7 @@ typedef struct sn_training {
      * job and plan of the first, the others have runs of their own. */
     sn_world world;
     int ranks, first, here;
+    int rows_ranks; /* data-parallel ones: each has rows of its own */
     sn_session session;
     sn_run **runs;   /* of the ranks here */
     sn_plan **plans; /* the first is the session's */
@@ -38,6 +39,7 @@ typedef struct sn_training {
     sn_loader *loader, *eval_loader;
     sn_data_cursor cursor;
     int64_t micro_rows, accumulation, cutoff, total_steps;
+    int32_t *tokens[4]; /* of one micro-batch's rows: ids, positions, seq_start, labels; one block */
     sn_schedule schedule;
     char digest[160];
 
