@@ -144,12 +144,13 @@ static void the_roofline(void **state) {
                          {.op = "all_gather", .in = &shard, .n_in = 1, .out = &whole, .n_out = 1, .bytes = 8000, .queue = SN_QUEUE_COMM}};
     sn_program p = {.instrs = instrs, .count = 5};
     sn_rates rates = {.f32_flops = 1e3, .bf16_flops = 2e3, .bytes_per_s = 1e3, .ring = 1e3, .host = 100};
-    sn_program_time t = sn_program_estimate(&p, &rates, 4);
+    const sn_mesh four = {{4, 1, 1, 1, 1}}, one = {{1, 1, 1, 1, 1}};
+    sn_program_time t = sn_program_estimate(&p, &rates, &four);
     assert_true(t.compute == 2 + 4 + 3 + 0.5 && t.sent == 3000 && t.communication == 3);
     rates.bf16_flops = rates.ring = rates.host = 0; /* no such unit; links are memory */
-    t = sn_program_estimate(&p, &rates, 4);
+    t = sn_program_estimate(&p, &rates, &four);
     assert_true(t.compute == 4 + 4 + 3 + 0.05 && t.sent == 3000 && t.communication == 8);
-    assert_true(sn_program_estimate(&p, &rates, 1).sent == 0);
+    assert_true(sn_program_estimate(&p, &rates, &one).sent == 0);
 }
 
 int main(void) {

@@ -196,7 +196,7 @@ static sn_status fit(sn_model *model, const sn_options *recipe, const sn_world *
 
 static sn_status fit_first(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen) {
     SN_TRY(sn_train_plan(model, recipe, world, NULL, session));
-    uint64_t budget = sn_budget_bytes(recipe, world && world->comm ? world->local : session->cluster.mesh.size[SN_MESH_DP]);
+    uint64_t budget = sn_budget_bytes(recipe, world && world->comm ? world->local : session->ranks);
     if (world) budget = sn_world_least(world, budget);
     if (session->plan->bill.total <= budget || !strcmp(session->device.shape.name, "null")) return SN_OK;
     return fit(model, recipe, world, budget, session, chosen);

@@ -24,7 +24,7 @@ static sn_status build(sn_model *model, const sn_options *recipe, const char *ad
     sn_dtype form;
     g->session.model = model;
     SN_TRY(sn_session_machine(&g->session, recipe));
-    if (g->session.cluster.mesh.size[SN_MESH_DP] != 1) return sn_fail(SN_ERR_UNSUPPORTED, "generation runs on one rank");
+    if (g->session.ranks != 1) return sn_fail(SN_ERR_UNSUPPORTED, "generation runs on one rank");
     g->context = sn_options_int(recipe, "ctx_size");
     if (g->context < 1) return sn_fail(SN_ERR_USAGE, "ctx_size is %lld, wanted at least 1", (long long)g->context);
     if (!sn_dtype_by_name(sn_options_string(recipe, "kv_cache_dtype"), &form)) return sn_fail(SN_ERR_USAGE, "unknown kv_cache_dtype");

@@ -20,10 +20,9 @@ const sn_option_group sn_cluster_options = SN_OPTION_GROUP("Cluster", cluster_op
 
 sn_status sn_session_cluster(sn_session *s, const sn_options *recipe) {
     int64_t planned = sn_options_int(recipe, "ranks"), nodes = sn_options_int(recipe, "nodes");
-    int *ranks = &s->cluster.mesh.size[SN_MESH_DP];
-    if (planned > 1 && *ranks > 1) return sn_fail(SN_ERR_USAGE, "ranks %lld and thread_ranks %d: one of them says how many there are", (long long)planned, *ranks);
-    if (planned > 1) *ranks = (int)planned;
-    if (*ranks % nodes) return sn_fail(SN_ERR_USAGE, "%d ranks cannot be spread evenly over %lld nodes", *ranks, (long long)nodes);
+    if (planned > 1 && s->ranks > 1) return sn_fail(SN_ERR_USAGE, "ranks %lld and thread_ranks %d: one of them says how many there are", (long long)planned, s->ranks);
+    if (planned > 1) s->ranks = (int)planned;
+    if (s->ranks % nodes) return sn_fail(SN_ERR_USAGE, "%d ranks cannot be spread evenly over %lld nodes", s->ranks, (long long)nodes);
     s->whole_cluster = planned > 1;
     s->nodes = (int)nodes;
     s->accelerator = sn_accelerator_find(sn_options_string(recipe, "device_shape"));
@@ -45,10 +44,12 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     SN_TRY(sn_device_find(sn_options_string(recipe, "device"), (int)threads, &s->device));
     s->cluster.addresses = s->device.shape.addresses;
     for (int a = 0; a < SN_MESH_AXES; a++) s->cluster.mesh.size[a] = 1;
-    s->cluster.mesh.size[SN_MESH_DP] = (int)ranks;
     s->cluster.processes = false;
+    s->ranks = (int)ranks;
     return SN_OK;
 }
+
+sn_status sn_session_mesh(sn_session *s, const sn_options *recipe) { return sn_passes_mesh(recipe, s->ranks, &s->cluster.mesh); }
 
 sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_world *world) {
     int64_t threads = sn_options_int(recipe, "threads");
@@ -57,7 +58,7 @@ sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_worl
     SN_TRY(sn_device_find(sn_options_string(recipe, "device"), (int)threads, &s->device));
     s->world = world;
     s->rank = world->rank;
-    s->cluster.mesh.size[SN_MESH_DP] = world->size;
+    s->ranks = world->size;
     s->cluster.processes = true;
     return SN_OK;
 }
@@ -81,9 +82,9 @@ static uint64_t most_put_together(const sn_job *job) {
 bool sn_session_in_shards(const sn_session *s, sn_pid p) { return in_shards(&s->job->persistent[p]); }
 
 bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_run **holder, size_t *bytes) {
-    int pieces = in_shards(&s->job->persistent[p]) && s->runs ? s->n_runs : 1;
-    if (i >= pieces) return false;
-    *holder = s->runs ? s->runs[i] : s->run;
+    bool all = in_shards(&s->job->persistent[p]) && s->n_runs > 1; /* else each process has its own */
+    if (i >= (all ? s->cluster.mesh.size[SN_MESH_DP] : 1)) return false;
+    *holder = all ? s->runs[sn_mesh_neighbour(&s->cluster.mesh, 0, SN_MESH_DP, i)] : s->run;
     const sn_placed *at = sn_run_placed(*holder, p);
     *first = at->first;
     *bytes = (size_t)at->bytes;
@@ -129,7 +130,7 @@ uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
 
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
     const sn_bill *b = &s->plan->bill;
-    uint64_t budget = budget_here(recipe, s->cluster.mesh.size[SN_MESH_DP]);
+    uint64_t budget = budget_here(recipe, s->ranks);
     char need[24], have[24], missing[24], largest[24];
     if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
     return sn_fail(SN_ERR_BUDGET, "the plan needs %s (%llu bytes), the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",

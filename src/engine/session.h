@@ -17,6 +17,7 @@ typedef struct sn_session {
     sn_run *run;
     sn_run *const *runs; /* of all ranks in this process, the lowest first; NULL: run alone */
     int n_runs;
+    int ranks; /* of the mesh */
     int rank;
     const sn_world *world; /* the processes of which this is one; NULL: it is alone */
     const struct sn_st *saved; /* where ranks are processes: the checkpoint from which a value in shards is read whole; else NULL */
@@ -31,7 +32,7 @@ typedef struct sn_session {
  * that exports. */
 enum { SN_STAGING_BYTES = 4 << 20 };
 
-/* Device and mesh from the recipe (device, threads, thread_ranks). */
+/* Device and number of ranks from the recipe (device, threads, thread_ranks); the mesh is that of one rank. */
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe);
 
 /* After sn_session_machine, of a job that is only planned: ranks, nodes, device_shape. */
@@ -42,6 +43,9 @@ sn_status sn_session_refuse_planned(const sn_options *recipe);
 
 /* Makes the session, after sn_session_machine, one of a rank among processes; world NULL or of one: nothing. */
 sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_world *world);
+
+/* After these: lays the ranks out as the recipe's passes want them. */
+sn_status sn_session_mesh(sn_session *s, const sn_options *recipe);
 
 /* Bytes that no plan owns in a process that works with this model; exports: it writes a whole model at its end. See engine/reserved.c. */
 uint64_t sn_reserved_bytes(const sn_model *m, bool exports);

@@ -32,7 +32,7 @@ static sn_status open_tokenizer(sn_training *t) {
 static sn_status open_loader(sn_training *t, const sn_dataset *d, sn_data_part part, sn_loader **out) {
     const sn_options *r = t->recipe;
     bool evaluate = part == SN_DATA_EVAL || d != t->dataset;
-    sn_loader_options o = {.dataset = d, .micro_rows = t->micro_rows, .accumulation = evaluate ? 1 : t->accumulation, .ranks = t->ranks,
+    sn_loader_options o = {.dataset = d, .micro_rows = t->micro_rows, .accumulation = evaluate ? 1 : t->accumulation, .ranks = t->rows_ranks,
                            .packing = sn_options_bool(r, "packing") && !evaluate, .shuffle = sn_options_bool(r, "shuffle") && !evaluate,
                            .seed = (uint64_t)sn_options_int(r, "seed"), .part = part, .eval_fraction = sn_options_float(r, "eval_fraction")};
     return sn_loader_open(&o, out);
@@ -65,7 +65,7 @@ static sn_status open_data(sn_training *t, const char *data) {
     SN_TRY(count_steps(t));
     /* Rows a step, however they are divided: the same rows in the same step on another number of ranks. */
     snprintf(t->digest, sizeof t->digest, "data %016llx cutoff %lld batch %lld packing %d shuffle %d seed %lld",
-             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)(t->micro_rows * t->accumulation * t->ranks), sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
+             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)(t->micro_rows * t->accumulation * t->rows_ranks), sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
     return SN_OK;
 }
 

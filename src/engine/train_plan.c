@@ -34,6 +34,7 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
     SN_TRY(sn_session_machine(s, recipe));
     SN_TRY(sn_session_cluster(s, recipe));
     SN_TRY(sn_session_join(s, recipe, world));
+    SN_TRY(sn_session_mesh(s, recipe));
     if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
         return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
     if (cutoff > model->config->max_position && model->config->max_position > 0)
@@ -50,7 +51,8 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
 void sn_train_forecast(const sn_session *s, const sn_options *recipe, const sn_rates *rates, sn_forecast *f) {
     int64_t steps = sn_options_int(recipe, "gradient_accumulation_steps");
     int64_t tokens = steps * sn_options_int(recipe, "per_device_train_batch_size") * sn_options_int(recipe, "cutoff_len");
-    *f = (sn_forecast){.accelerator = s->accelerator, .ranks = s->cluster.mesh.size[SN_MESH_DP], .nodes = s->nodes};
+    tokens = tokens * s->cluster.mesh.size[SN_MESH_DP] / s->ranks;
+    *f = (sn_forecast){.accelerator = s->accelerator, .ranks = s->ranks, .nodes = s->nodes};
     sn_plan_forecast(s->plan, rates, steps, tokens, f);
 }
 

@@ -21,6 +21,7 @@ typedef struct sn_training {
      * job and plan of the first, the others have runs of their own. */
     sn_world world;
     int ranks, first, here;
+    int rows_ranks; /* data-parallel ones: each has rows of its own */
     sn_session session;
     sn_run **runs;   /* of the ranks here */
     sn_plan **plans; /* the first is the session's */

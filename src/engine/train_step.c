@@ -32,6 +32,20 @@ static void clear_loss(sn_training *t) {
     for (int r = 0; r < t->here; r++) memset(sn_run_persistent(t->runs[r], t->loss), 0, 2 * sizeof(double));
 }
 
+/* Whether a rank's sum of losses counts: ranks along an axis over which tokens are spread have their own each, of others those
+ * where the sum rests, or the first, speak for all. */
+static bool counts(const sn_training *t, int rank) {
+    const sn_job *job = t->session.job;
+    const sn_graph *g = job->graphs[t->program];
+    const sn_value *labels = &g->values[sn_graph_find(g, "labels")];
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *at = &job->persistent[t->loss].rest.split.axis[a];
+        if (labels->result.axis[a].kind == SN_SHARD) continue;
+        if (sn_mesh_index(&job->mesh, rank, a) != (at->kind == SN_AT ? at->at : 0)) return false;
+    }
+    return true;
+}
+
 /* Sums over ranks in rank order. On the way the ranks agree whether to stop. */
 static void read_loss(sn_training *t, double *sum, double *count) {
     typedef struct report {
@@ -48,9 +62,10 @@ static void read_loss(sn_training *t, double *sum, double *count) {
     if (t->world.comm) sn_world_gather(&t->world, &all[t->first], sizeof(report), all);
     *sum = *count = 0;
     for (int r = 0; r < t->ranks; r++) {
+        t->stop |= all[r].stop != 0;
+        if (!counts(t, r)) continue;
         *sum += all[r].loss[0];
         *count += all[r].loss[1];
-        t->stop |= all[r].stop != 0;
     }
 }
 
@@ -58,10 +73,11 @@ static void read_loss(sn_training *t, double *sum, double *count) {
 static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int slot, float scale) {
     for (int r = 0; r < t->here; r++) {
         sn_run *run = t->runs[r];
+        int index = sn_mesh_index(&t->session.job->mesh, t->first + r, SN_MESH_DP);
         int32_t *positions = sn_run_io(run, program, "positions", slot, NULL);
         sn_batch b = {.ids = sn_run_io(run, program, "ids", slot, NULL), .positions = positions,
                       .seq_start = sn_run_io(run, program, "seq_start", slot, NULL), .labels = sn_run_io(run, program, "labels", slot, NULL)};
-        SN_TRY(sn_loader_fill(loader, micro, t->first + r, &b));
+        SN_TRY(sn_loader_fill(loader, micro, index, &b));
         for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
             int64_t vocabulary = t->model->config->vocab_size;
             if (b.ids[i] < 0 || b.ids[i] >= vocabulary)
@@ -72,7 +88,7 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
         *(float *)sn_run_io(run, program, "scale", slot, NULL) = scale;
         uint32_t *key = sn_run_io(run, program, "key", slot, NULL);
         uint64_t seed = (uint64_t)sn_options_int(t->recipe, "seed");
-        int64_t row = (micro * t->ranks + t->first + r) * t->micro_rows * t->cutoff;
+        int64_t row = (micro * t->rows_ranks + index) * t->micro_rows * t->cutoff;
         if (key) memcpy(key, (uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32), (uint32_t)t->counters.batch_step, (uint32_t)row}, 16);
     }
     return SN_OK;
@@ -165,6 +181,9 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     t->counters.batch_step++;
     t->counters.tokens += *tokens;
     t->counters.cursor = t->cursor;
+    if (!applied && clip[3] != 0) /* the updates were made before */
+        return sn_fail(SN_ERR_NUMERIC, "step %lld: a gradient is not finite (loss %g), and other parameters have been updated before it was known: go on from the last checkpoint",
+                       (long long)t->counters.batch_step, t->step_loss);
     if (!applied) return after_skip(t);
     after_update(t);
     return SN_OK;

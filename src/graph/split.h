@@ -35,6 +35,19 @@ static inline int sn_mesh_index(const sn_mesh *m, int rank, int axis) {
     return rank % m->size[axis];
 }
 
+static inline int sn_mesh_ranks(const sn_mesh *m) {
+    int n = 1;
+    for (int a = 0; a < SN_MESH_AXES; a++) n *= m->size[a];
+    return n;
+}
+
+/* The rank that stands where `rank` does but for `axis`, where it stands at `index`. */
+static inline int sn_mesh_neighbour(const sn_mesh *m, int rank, int axis, int index) {
+    int stride = 1;
+    for (int a = axis + 1; a < SN_MESH_AXES; a++) stride *= m->size[a];
+    return rank + (index - sn_mesh_index(m, rank, axis)) * stride;
+}
+
 static inline bool sn_is_flat(const sn_split_axis *x) { return x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT; }
 
 static inline bool sn_split_is_whole(const sn_split *s) {

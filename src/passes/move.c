@@ -1,6 +1,6 @@
 /* The last pass: inserts what lies between a value's result, its rest and each use, from one table:
  *
- *   form -> form            cast                      whole -> shard     view (no bytes moved)
+ *   form -> form            cast                      whole -> shard     view (no bytes moved): flat, or of rows
  *   host <-> device         copy                      partial -> shard   reduce_scatter
  *   disk <-> host           fetch, store              shard -> whole     all_gather
  *                                                     partial -> whole   reduce_scatter + all_gather
@@ -11,14 +11,12 @@
 #include <string.h>
 
 #include "graph/op.h"
-#include "ops/all_gather/all_gather.h"
 #include "ops/cast/cast.h"
-#include "ops/reduce_scatter/reduce_scatter.h"
 #include "passes/move.h"
 
-enum { COMM_UNIT = 64, RECENT = SN_MOVE_RECENT };
+enum { RECENT = SN_MOVE_RECENT };
 
-static void remember(mover *m, const sn_use *from, sn_vid to, sn_dtype form, const sn_node *n, bool copied) {
+void sn_remember(mover *m, const sn_use *from, sn_vid to, sn_dtype form, const sn_node *n, bool copied) {
     m->recent[m->next % RECENT].from = from->value;
     m->recent[m->next % RECENT].slice_at = from->slice_at;
     m->recent[m->next % RECENT].slice_n = from->slice_n;
@@ -30,7 +28,7 @@ static void remember(mover *m, const sn_use *from, sn_vid to, sn_dtype form, con
     m->next++;
 }
 
-static sn_vid recall(const mover *m, const sn_use *from, sn_dtype form, const sn_node *n, bool copied) {
+sn_vid sn_recall(const mover *m, const sn_use *from, sn_dtype form, const sn_node *n, bool copied) {
     for (int i = 0; i < RECENT && i < m->next; i++)
         if (m->recent[i].from == from->value && m->recent[i].slice_at == from->slice_at && m->recent[i].slice_n == from->slice_n && m->recent[i].form == form && m->recent[i].copied == copied && m->recent[i].phase == n->phase &&
             (copied || m->recent[i].layer == n->layer))
@@ -46,112 +44,45 @@ sn_vid sn_moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_cl
     if (out[0] != SN_NONE) {
         g->values[out[0]].class_of = class_of;
         g->values[out[0]].result = g->values[from.value].result;
+        g->values[out[0]].run = g->values[from.value].run;
+        g->values[out[0]].runs_of = g->values[from.value].runs_of;
     }
     return out[0];
 }
 
-/* partial -> flat shard over the dp axis: every rank sums its shard in rank order. */
-static sn_vid sum_over_ranks(const mover *m, sn_vid v, int32_t unit) {
-    sn_graph *g = m->g;
-    sn_attrs a = {0};
-    a.i[SN_REDUCE_SCATTER_AXIS] = SN_MESH_DP;
-    a.i[SN_REDUCE_SCATTER_UNIT] = unit;
-    a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[SN_MESH_DP];
-    a.i[SN_REDUCE_SCATTER_COPIES] = m->cluster->processes;
-    g->values[v].class_of = SN_CLASS_COMMUNICATION;
-    sn_vid shard = sn_moved(g, SN_OP_reduce_scatter, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
-    if (shard != SN_NONE) g->values[shard].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = unit};
-    return shard;
-}
-
-/* flat shard -> whole. */
-static sn_vid gather(sn_graph *g, sn_vid v) {
-    sn_attrs a = {0};
-    a.i[SN_ALL_GATHER_AXIS] = SN_MESH_DP;
-    a.i[SN_ALL_GATHER_UNIT] = g->values[v].result.axis[SN_MESH_DP].unit;
-    sn_vid whole = sn_moved(g, SN_OP_all_gather, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
-    if (whole != SN_NONE) g->values[whole].result.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
-    return whole;
-}
-
-/* Behind node id, which has changed this rank's shard of a value that rests whole: everybody gets all shards. */
-static sn_status gather_again(sn_graph *g, sn_nid id, int i) {
-    sn_use shard = g->nodes[id].in[i], whole = sn_use_of(shard.value);
-    sn_attrs a = {0};
-    sn_vid out[SN_MAX_OUT];
-    a.i[SN_ALL_GATHER_AXIS] = SN_MESH_DP;
-    a.i[SN_ALL_GATHER_UNIT] = shard.split.axis[SN_MESH_DP].unit;
-    sn_insert_like(g, id, "move");
-    sn_append_uses(g, SN_OP_all_gather, &a, 2, (sn_use[]){shard, whole}, g->values[shard.value].name, out);
-    return g->status;
-}
-
-static bool has_way(sn_split_kind from, const sn_split_axis *to) {
-    if (from == SN_PARTIAL) return to->kind == SN_WHOLE || sn_is_flat(to);
-    return from == SN_WHOLE && sn_is_flat(to);
-}
-
-/* The ways that the table has: as it is, and those between whole, partial and flat shards over dp. */
-static sn_status check_way(const sn_graph *g, const sn_node *n, int i, const sn_value *v) {
-    if (!n->in[i].has_split) return SN_OK;
-    static const char *const kinds[] = {"whole", "shard", "partial", "at"};
-    for (int a = 0; a < SN_MESH_AXES; a++) {
-        sn_split_kind from = (sn_split_kind)v->result.axis[a].kind, to = (sn_split_kind)n->in[i].split.axis[a].kind;
-        bool gathered = sn_is_flat(&v->result.axis[a]) && to == SN_WHOLE && !(sn_ops[n->op]->mutates >> i & 1);
-        if (g->job->mesh.size[a] <= 1 || from == to) continue;
-        if (a == SN_MESH_DP && (gathered || has_way(from, &n->in[i].split.axis[a]))) continue;
-        return sn_fail(SN_ERR_PLAN, "%s: no way from %s to %s for input %d of %s %s", g->name, kinds[from], kinds[to], i, sn_ops[n->op]->name, n->name);
-    }
-    return SN_OK;
-}
-
-/* Between splits over dp. Where nothing is moved, a flat use of a whole value stays a view. */
-static sn_status move_split(mover *m, sn_nid id, sn_use *at, const sn_split_axis *to) {
-    sn_graph *g = m->g;
-    sn_split_axis from = g->values[at->value].result.axis[SN_MESH_DP];
-    if (from.kind == SN_PARTIAL) {
-        at->value = sum_over_ranks(m, at->value, sn_is_flat(to) ? to->unit : COMM_UNIT);
-        if (at->value != SN_NONE && to->kind == SN_WHOLE) at->value = gather(g, at->value);
-    } else if (sn_is_flat(&from) && to->kind == SN_WHOLE) {
-        sn_vid found = recall(m, at, g->values[at->value].dtype, &g->nodes[id], false);
-        if (found == SN_NONE && (found = gather(g, at->value)) != SN_NONE)
-            remember(m, at, found, g->values[found].dtype, &g->nodes[id], false);
-        *at = sn_use_of(found);
-    }
-    return g->status;
-}
-
 static sn_status move_use(mover *m, sn_nid id, int i) {
     sn_graph *g = m->g;
+    sn_vid *used = &g->nodes[id].in[i].value;
+    if (*used < m->n_values && m->stand_in[*used] != SN_NONE) *used = m->stand_in[*used];
     sn_use use = g->nodes[id].in[i];
     if (use.value == SN_NONE) return SN_OK;
     sn_value v = g->values[use.value];
     const sn_node *n = &g->nodes[id];
     sn_use at = use; /* what the value has become so far */
     sn_vid found;
-    SN_TRY(check_way(g, n, i, &v));
+    SN_TRY(sn_check_way(g, n, i));
     bool mutated = sn_ops[n->op]->mutates >> i & 1;
     sn_insert_like(g, id, "move");
     at.has_split = false;
     if (sn_rests_away(m, use.value) && !mutated && (n->op != SN_OP_copy || v.rest.tier == SN_TIER_DISK)) { /* a copy is the way itself */
-        found = recall(m, &at, v.dtype, n, true);
+        found = sn_recall(m, &at, v.dtype, n, true);
         if (found == SN_NONE) {
             found = sn_bring(m, at);
             SN_TRY(g->status);
-            remember(m, &at, found, v.dtype, &g->nodes[id], true);
+            sn_remember(m, &at, found, v.dtype, &g->nodes[id], true);
         }
         at = sn_use_of(found);
     }
-    if (use.has_split && !mutated) SN_TRY(move_split(m, id, &at, &use.split.axis[SN_MESH_DP]));
+    if (use.has_split && !mutated) SN_TRY(sn_move_split(m, id, &at, &use.split));
     n = &g->nodes[id];
     if (use.form < SN_DTYPE_COUNT && use.form != v.dtype) {
-        found = recall(m, &at, (sn_dtype)use.form, n, false);
+        found = sn_recall(m, &at, (sn_dtype)use.form, n, false);
         if (found == SN_NONE) {
             sn_attrs a = {0};
             a.i[SN_CAST_DTYPE] = use.form;
             found = sn_moved(g, SN_OP_cast, &a, at, SN_CLASS_STAGING);
             SN_TRY(g->status);
-            remember(m, &at, found, (sn_dtype)use.form, &g->nodes[id], false);
+            sn_remember(m, &at, found, (sn_dtype)use.form, &g->nodes[id], false);
         }
         at = sn_use_of(found);
     }
@@ -161,12 +92,6 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
     out->slice_n = at.slice_n;
     out->form = SN_DTYPE_COUNT;
     return SN_OK;
-}
-
-/* A rank's shard of what it holds whole. */
-static bool is_view(const sn_graph *g, const sn_use *use) {
-    return use->value != SN_NONE && use->has_split && sn_is_flat(&use->split.axis[SN_MESH_DP]) &&
-           g->values[use->value].result.axis[SN_MESH_DP].kind == SN_WHOLE;
 }
 
 /* copy x -> persistent p, x made here and used by nothing else: x's producer writes p's bytes itself. */
@@ -183,7 +108,7 @@ static sn_status elide_copies(sn_graph *g) {
         sn_nid id = g->order[k];
         sn_node *n = &g->nodes[id];
         sn_vid from = n->in[0].value, to = n->out[0];
-        bool elide = n->op == SN_OP_copy && to != SN_NONE && !n->in[0].slice_n && !is_view(g, &n->in[0]) && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
+        bool elide = n->op == SN_OP_copy && to != SN_NONE && !n->in[0].slice_n && !sn_is_view(g, &n->in[0]) && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
                      g->values[from].persistent == SN_NONE && g->values[from].dtype == g->values[to].dtype && !g->values[from].output;
         if (!elide) {
             g->order[kept++] = id;
@@ -206,7 +131,7 @@ static void fold_accumulation(sn_graph *g) {
     for (size_t k = 0; k < g->n_order; k++) {
         sn_node *n = &g->nodes[g->order[k]];
         bool folds = false;
-        if (n->op == SN_OP_accumulate && !n->in[1].slice_n && !is_view(g, &n->in[1]) && g->values[n->in[1].value].producer != SN_NONE) {
+        if (n->op == SN_OP_accumulate && !n->in[1].slice_n && !sn_is_view(g, &n->in[1]) && g->values[n->in[1].value].producer != SN_NONE) {
             sn_vid x = n->in[1].value;
             sn_node *maker = &g->nodes[g->values[x].producer];
             int slot = sn_ops[maker->op]->adds_into;
@@ -256,6 +181,23 @@ static bool writes_away(const mover *m, const sn_node *n) {
     return (n->op != SN_OP_read && n->op != SN_OP_copy) || m->g->values[n->in[n->n_in - 1].value].rest.tier == SN_TIER_DISK;
 }
 
+/* What a pass wants to rest in another split than it is made in is moved once, behind its op. */
+static sn_status move_results(mover *m, sn_nid id) {
+    sn_graph *g = m->g;
+    for (int o = 0; o < g->nodes[id].n_out; o++) {
+        sn_vid v = g->nodes[id].out[o];
+        if (v >= m->n_values || !g->values[v].rests_split) continue;
+        sn_use at = sn_use_of(v);
+        sn_split rest = g->values[v].result;
+        for (int a = 0; a < SN_MESH_AXES; a++)
+            if (g->values[v].rests_split >> a & 1) rest.axis[a] = g->values[v].rest.split.axis[a];
+        sn_insert_like(g, id, "move");
+        SN_TRY(sn_move_split(m, id, &at, &rest));
+        if (at.value != v) m->stand_in[v] = at.value;
+    }
+    return SN_OK;
+}
+
 static sn_status move_node(mover *m, sn_nid id) {
     sn_graph *g = m->g;
     const sn_op *op = sn_ops[g->nodes[id].op];
@@ -287,15 +229,18 @@ static sn_status move_node(mover *m, sn_nid id) {
     SN_TRY(push(g, id));
     sn_insert_like(g, id, "move");
     for (int i = 0; i < g->nodes[id].n_in; i++) {
-        if (op->mutates >> i & 1 && is_view(g, &g->nodes[id].in[i])) SN_TRY(gather_again(g, id, i));
+        if (op->mutates >> i & 1 && sn_is_view(g, &g->nodes[id].in[i])) SN_TRY(sn_gather_again(g, id, i));
         if (changed[i].value != SN_NONE) sn_send(m, sn_use_of(g->nodes[id].in[i].value), changed[i]);
     }
-    return g->status;
+    SN_TRY(g->status);
+    return move_results(m, id);
 }
 
 /* The order is written anew, so that inserting costs nothing but what is inserted. */
 static sn_status move_graph(sn_graph *g, const sn_cluster *cluster) {
-    mover m = {.g = g, .cluster = cluster};
+    mover m = {.g = g, .cluster = cluster, .n_values = g->n_values, .stand_in = sn_alloc((g->n_values + 1) * sizeof *m.stand_in)};
+    if (!m.stand_in) return sn_fail(SN_ERR_NO_MEMORY, "cannot move the values of %s", g->name);
+    for (size_t v = 0; v < m.n_values; v++) m.stand_in[v] = SN_NONE;
     sn_choose_tiles(&m);
     sn_nid *old = g->order;
     size_t n = g->n_order;
@@ -305,6 +250,7 @@ static sn_status move_graph(sn_graph *g, const sn_cluster *cluster) {
     for (size_t k = 0; s == SN_OK && k < n; k++) s = move_node(&m, old[k]);
     if (s == SN_OK) s = sn_finish_tiles(&m);
     sn_free(old);
+    sn_free(m.stand_in);
     return s;
 }
 

@@ -4,7 +4,7 @@
 
 #include "passes/pass.h"
 
-enum { SN_MOVE_RECENT = 8 };
+enum { SN_MOVE_RECENT = 16 };
 
 /* A run of rows of an op that works on tiles: brought, and not yet worked on. */
 typedef struct sn_tile {
@@ -16,6 +16,8 @@ typedef struct sn_tile {
 typedef struct mover {
     sn_graph *g;
     const sn_cluster *cluster;
+    sn_vid *stand_in; /* by value of the graph as it was: what it rests as, made once; SN_NONE: itself */
+    size_t n_values;
     int64_t tile_bytes; /* of the largest operand of a tile */
     sn_tile pending;
     /* Copies made lately, for sharing. */
@@ -32,6 +34,22 @@ typedef struct mover {
 
 /* Appends op with this one input; the result has the name and split of what went in, and this class. */
 sn_vid sn_moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_class class_of);
+
+/* Copies made lately: what this use has become for a node nearby, in this form (copied: brought from another tier); SN_NONE: nothing. */
+void sn_remember(mover *m, const sn_use *from, sn_vid to, sn_dtype form, const sn_node *n, bool copied);
+sn_vid sn_recall(const mover *m, const sn_use *from, sn_dtype form, const sn_node *n, bool copied);
+
+/* Between splits (move_splits.c). SN_ERR_PLAN where the table has no way from what input i of a node is to what the node wants. */
+sn_status sn_check_way(const sn_graph *g, const sn_node *n, int i);
+
+/* What node id uses, as `at` so far, in this split; *at becomes that. A view stays one, in the node's own use. */
+sn_status sn_move_split(mover *m, sn_nid id, sn_use *at, const sn_split *to);
+
+/* Whether the use is this rank's shard of what it holds whole. */
+bool sn_is_view(const sn_graph *g, const sn_use *use);
+
+/* Behind node id, which has changed this rank's shard of a value that rests whole, its input i: everybody gets all shards. */
+sn_status sn_gather_again(sn_graph *g, sn_nid id, int i);
 
 /* Whether a value rests where the device cannot address it. */
 bool sn_rests_away(const mover *m, sn_vid v);

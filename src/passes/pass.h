@@ -42,6 +42,8 @@ typedef struct sn_pass {
     const char *saves; /* one line: what it saves and what it costs */
     sn_status (*run)(sn_job *job, const sn_options *recipe, const sn_cluster *cluster);
     sn_option_group options; /* may be empty */
+    const char *mesh_key;    /* the option that says how many ranks lie along mesh_axis; NULL: no axis is its own */
+    sn_mesh_axis mesh_axis;
     const sn_inference_option *inference;
     size_t n_inference;
     /* The search takes at most one of the choices, from what saves least to what saves most; none where the recipe has decided. */
@@ -67,6 +69,10 @@ extern const size_t sn_n_passes;
 
 /* Whether the search may make this choice beside the recipe: the recipe has not decided the matter, says another thing, and the pass offers it. */
 bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_choice *choice);
+
+/* The mesh of so many ranks: what the passes' options say along their axes, data-parallel ones along the rest. SN_ERR_USAGE where they
+ * do not divide the ranks. */
+sn_status sn_passes_mesh(const sn_options *recipe, int ranks, sn_mesh *mesh);
 
 /* SN_ERR_PLAN with the reason when the recipe combines what cannot be. */
 sn_status sn_passes_check(const sn_options *recipe);

@@ -15,6 +15,23 @@ bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_choi
     return !sn_options_is(recipe, choice->key, choice->value) && (!p->offers || p->offers(recipe, choice));
 }
 
+sn_status sn_passes_mesh(const sn_options *recipe, int ranks, sn_mesh *mesh) {
+    int64_t left = ranks;
+    for (int a = 0; a < SN_MESH_AXES; a++) mesh->size[a] = 1;
+    for (size_t i = 0; i < sn_n_passes; i++) {
+        const sn_pass *p = sn_passes[i];
+        if (!p->mesh_key) continue;
+        int64_t n = sn_options_int(recipe, p->mesh_key);
+        if (n < 1 || left % n)
+            return sn_fail(SN_ERR_USAGE, "%s is %lld, which does not divide %lld rank%s%s", p->mesh_key, (long long)n, (long long)left,
+                           left == 1 ? "" : "s", left == ranks ? "" : " that the other axes leave");
+        mesh->size[p->mesh_axis] = (int)n;
+        left /= n;
+    }
+    mesh->size[SN_MESH_DP] = (int)left;
+    return SN_OK;
+}
+
 sn_status sn_passes_check(const sn_options *recipe) {
     for (size_t i = 0; i < sn_n_passes; i++)
         for (size_t k = 0; k < sn_passes[i]->n_conflicts; k++)

@@ -43,12 +43,12 @@ static double ring_bytes(const sn_instr *in, int ranks) {
     return ranks > 1 ? most * (ranks - 1) / ranks : 0;
 }
 
-sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, int ranks) {
+sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh) {
     sn_program_time t = {0};
     for (uint32_t k = 0; k < p->count; k++) {
         const sn_instr *i = &p->instrs[k];
         if (i->queue == SN_QUEUE_COMM) {
-            double bytes = ring_bytes(i, ranks);
+            double bytes = ring_bytes(i, mesh->size[i->axis]);
             t.sent += bytes;
             t.communication += rates->ring > 0 ? bytes / rates->ring : i->bytes / rates->bytes_per_s;
             continue;
@@ -66,7 +66,7 @@ void sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumu
     for (int k = 0; k < plan->n_programs; k++) {
         sn_role role = plan->programs[k].role;
         double times = role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE ? 1 : role == SN_ROLE_TRAIN_NEXT ? (double)(accumulation - 1) : 0;
-        sn_program_time t = sn_program_estimate(&plan->programs[k].program, rates, f->ranks);
+        sn_program_time t = sn_program_estimate(&plan->programs[k].program, rates, &plan->mesh);
         f->compute_seconds += times * t.compute;
         f->communication_seconds += times * t.communication;
         f->sent_bytes += times * t.sent;

@@ -46,7 +46,7 @@ typedef struct sn_program_time {
     double compute, communication; /* seconds */
     double sent;                   /* bytes that a rank sends */
 } sn_program_time;
-sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, int ranks);
+sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh);
 
 /* Estimates a step of a training job: its first micro-batch, accumulation - 1 later ones, the update. tokens: of a rank's step. */
 void sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f);

@@ -56,6 +56,7 @@ typedef struct sn_instr {
     const sn_kernel *kernel;
     sn_arg *in, *out; /* in the program's table of arguments */
     uint8_t n_in, n_out, queue;
+    uint8_t axis; /* of the comm queue: the axis of the mesh over whose ranks it communicates */
     sn_attrs attrs;
     uint64_t scratch_offset, scratch_bytes; /* in the device arena */
     uint64_t disk_bytes;                    /* read or written in the disk arena, in whole blocks where that can be */

@@ -1,6 +1,8 @@
-/* Ranks that are threads of one process: peers' bytes are read in place, between two barriers. */
+/* Ranks that are threads of one process: peers' bytes are read in place, between two barriers, or from a box for each pair. */
 #define _GNU_SOURCE
+#include <assert.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -9,23 +11,41 @@
 #include "base/mem.h"
 #include "run/run.h"
 
+/* What one rank sends another: full from when the sender put it there until the receiver has copied it. */
+typedef struct box {
+    atomic_uint full;
+    const void *data;
+    size_t bytes;
+} box;
+
 typedef struct group {
     int size;
-    atomic_int open;
     atomic_uint arrived, round;
-    const void *pointers[];
+    const void **pointers; /* by rank */
+    box *boxes;            /* by sender, receiver */
+    sn_comm *comms;        /* by rank */
+    struct group *child;   /* groups of some of its ranks, made while `lock` is held */
+    struct group *next;    /* its parent's next child */
+    pthread_mutex_t lock;
+    int *members; /* ranks of its parent; NULL: it has none */
 } group;
+
+static void wait_while(atomic_uint *word, unsigned value) {
+    for (int i = 0; i < 2000 && atomic_load(word) == value; i++) __builtin_ia32_pause();
+    while (atomic_load(word) == value) syscall(SYS_futex, (unsigned *)word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void wake(atomic_uint *word) { syscall(SYS_futex, (unsigned *)word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0); }
 
 static void barrier(group *g) {
     unsigned round = atomic_load(&g->round);
     if (atomic_fetch_add(&g->arrived, 1) + 1 == (unsigned)g->size) {
         atomic_store(&g->arrived, 0);
         atomic_fetch_add(&g->round, 1);
-        syscall(SYS_futex, (unsigned *)&g->round, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+        wake(&g->round);
         return;
     }
-    for (int i = 0; i < 2000 && atomic_load(&g->round) == round; i++) __builtin_ia32_pause();
-    while (atomic_load(&g->round) == round) syscall(SYS_futex, (unsigned *)&g->round, FUTEX_WAIT_PRIVATE, round, NULL, NULL, 0);
+    wait_while(&g->round, round);
 }
 
 static void publish(sn_comm *c, const void *mine) {
@@ -54,22 +74,83 @@ static void all_gather(sn_comm *c, const void *mine, const size_t *at, void *out
     done(c);
 }
 
-sn_status sn_comm_threads_new(int n, sn_comm **comms) {
-    group *g = sn_alloc_zero(1, sizeof *g + (size_t)n * sizeof g->pointers[0]);
-    *comms = sn_alloc_zero((size_t)n, sizeof **comms);
-    if (!g || !*comms) {
-        sn_free(g);
-        sn_free(*comms);
-        return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d ranks", n);
+static void exchange(sn_comm *c, int to, const void *send, size_t sends, int from, void *receive, size_t receives) {
+    group *g = c->state;
+    box *out = to < 0 ? NULL : &g->boxes[c->rank * g->size + to], *in = from < 0 ? NULL : &g->boxes[from * g->size + c->rank];
+    if (out) {
+        out->data = send;
+        out->bytes = sends;
+        atomic_store(&out->full, 1);
+        wake(&out->full);
     }
+    if (in) {
+        wait_while(&in->full, 0);
+        assert(in->bytes == receives);
+        memcpy(receive, in->data, receives);
+        atomic_store(&in->full, 0);
+        wake(&in->full);
+    }
+    if (out) wait_while(&out->full, 1);
+}
+
+static void release(group *g) {
+    if (!g) return;
+    for (group *k = g->child, *next; k; k = next) {
+        next = k->next;
+        release(k);
+    }
+    pthread_mutex_destroy(&g->lock);
+    sn_free(g->pointers);
+    sn_free(g->boxes);
+    sn_free(g->comms);
+    sn_free(g->members);
+    sn_free(g);
+}
+
+static sn_comm *find_group(sn_comm *c, const int *ranks, int n);
+
+static group *make(int n, const int *members) {
+    group *g = sn_alloc_zero(1, sizeof *g);
+    if (!g) return NULL;
+    pthread_mutex_init(&g->lock, NULL);
     g->size = n;
+    g->pointers = sn_alloc_zero((size_t)n, sizeof *g->pointers);
+    g->boxes = sn_alloc_zero((size_t)n * (size_t)n, sizeof *g->boxes);
+    g->comms = sn_alloc_zero((size_t)n, sizeof *g->comms);
+    g->members = members ? sn_alloc((size_t)n * sizeof *members) : NULL;
+    if (!g->pointers || !g->boxes || !g->comms || (members && !g->members)) {
+        release(g);
+        return NULL;
+    }
+    if (members) memcpy(g->members, members, (size_t)n * sizeof *members);
     for (int r = 0; r < n; r++)
-        (*comms)[r] = (sn_comm){.rank = r, .size = n, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .state = g};
-    return SN_OK;
+        g->comms[r] = (sn_comm){.rank = r, .size = n, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .exchange = exchange,
+                                .group = find_group, .state = g};
+    return g;
+}
+
+/* The first of the ranks makes the group, the others find it. */
+static sn_comm *find_group(sn_comm *c, const int *ranks, int n) {
+    group *g = c->state, *k;
+    int mine = 0;
+    while (mine < n && ranks[mine] != c->rank) mine++;
+    assert(mine < n);
+    pthread_mutex_lock(&g->lock);
+    for (k = g->child; k && (k->size != n || memcmp(k->members, ranks, (size_t)n * sizeof *ranks)); k = k->next) {}
+    if (!k && (k = make(n, ranks))) {
+        k->next = g->child;
+        g->child = k;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return k ? &k->comms[mine] : NULL;
+}
+
+sn_status sn_comm_threads_new(int n, sn_comm **comms) {
+    group *g = make(n, NULL);
+    *comms = g ? g->comms : NULL;
+    return g ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d ranks", n);
 }
 
 void sn_comm_threads_free(sn_comm *comms) {
-    if (!comms) return;
-    sn_free(comms[0].state);
-    sn_free(comms);
+    if (comms) release(comms[0].state);
 }

@@ -24,7 +24,7 @@ typedef struct queue {
 struct sn_run {
     const sn_plan *plan;
     sn_device device;
-    sn_comm *comm;
+    sn_comm *comms[SN_MESH_AXES]; /* over each axis of the mesh; NULL: alone there */
     sn_team *team;
     char *base[SN_TIER_COUNT];
     double *seconds[SN_MAX_PROGRAMS];
@@ -98,7 +98,7 @@ static void execute(sn_run *run, const sn_instr *in, int slot, unsigned ticket) 
     for (int i = 0; i < in->n_out; i++) c.out[i] = tensor_of(run, &in->out[i], slot);
     c.scratch = in->scratch_bytes ? run->base[SN_TIER_DEVICE] + in->scratch_offset : NULL;
     c.team = in->queue == SN_QUEUE_COMPUTE ? run->team : NULL;
-    c.comm = run->comm;
+    c.comm = in->queue == SN_QUEUE_COMM ? run->comms[in->axis] : NULL;
     c.files = in->queue == SN_QUEUE_IO ? &run->files : NULL;
     c.status = in->queue == SN_QUEUE_IO ? &status : NULL;
     in->kernel->run(&c);
@@ -229,13 +229,25 @@ static sn_status check_kernels(const sn_plan *plan) {
     return SN_OK;
 }
 
+/* The ranks that differ from this one in an axis alone talk over it. */
+static sn_status open_comms(sn_run *run, sn_comm *comm) {
+    const sn_mesh *mesh = &run->plan->mesh;
+    int ranks[SN_RANKS_MOST];
+    for (int a = 0; comm && a < SN_MESH_AXES; a++) {
+        for (int i = 0; i < mesh->size[a]; i++) ranks[i] = sn_mesh_neighbour(mesh, comm->rank, a, i);
+        if (mesh->size[a] > 1) run->comms[a] = mesh->size[a] == comm->size ? comm : comm->group(comm, ranks, mesh->size[a]);
+        if (mesh->size[a] > 1 && !run->comms[a]) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks of an axis of the mesh");
+    }
+    return SN_OK;
+}
+
 sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *comm, sn_run **out) {
     sn_run *run = *out = sn_alloc_zero(1, sizeof *run);
     if (!run) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a run");
     run->plan = plan;
     run->device = *device;
-    run->comm = comm;
     sn_status s = check_kernels(plan);
+    if (s == SN_OK && device->map) s = open_comms(run, comm);
     if (s == SN_OK && device->map) s = sn_files_open(plan->files, plan->n_files, &run->files);
     if (s == SN_OK && device->map) s = sn_disk_open(plan->disk_folder, plan->arena_bytes[SN_TIER_DISK], &run->files.disk);
     if (s == SN_OK && device->map) s = sn_team_open(plan->device.threads, NULL, &run->team);

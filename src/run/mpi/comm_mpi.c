@@ -28,7 +28,10 @@ typedef struct part {
 
 typedef struct state {
     MPI_Comm world;
-    part *parts;           /* by rank */
+    int *peers, tag;       /* the world's ranks by this comm's, and what its messages are marked with */
+    const sn_comm *root;   /* the comm of all ranks: its patience counts */
+    struct sn_comm *next;  /* of the root's state: the groups made of it */
+    part *parts;           /* by rank of this comm */
     MPI_Request *requests; /* 2 a rank: receive, send */
     MPI_Status *statuses;
     uint64_t calls; /* collectives so far */
@@ -42,7 +45,7 @@ static double now(void) {
 
 static _Noreturn void give_up(const sn_comm *c, const char *text) {
     const state *s = c->state;
-    fprintf(stderr, "snug: rank %d: %s: all ranks are ended\n", c->rank, text);
+    fprintf(stderr, "snug: rank %d: %s: all ranks are ended\n", s->root->rank, text);
     fflush(stderr);
     MPI_Abort(s->world, 1);
     _exit(1);
@@ -64,13 +67,13 @@ static void check(const sn_comm *c, int rc, const char *what, int peer) {
 static void out_of_patience(const sn_comm *c) {
     const state *s = c->state;
     char text[512];
-    int n = snprintf(text, sizeof text, "no word for %g seconds (rank_timeout), in collective %llu, from rank", c->patience,
+    int n = snprintf(text, sizeof text, "no word for %g seconds (rank_timeout), in collective %llu, from rank", s->root->patience,
                      (unsigned long long)s->calls);
     for (int r = 0; r < c->size && n < (int)sizeof text - 16; r++) {
         int received = 1, sent = 1;
         if (s->requests[2 * r] != MPI_REQUEST_NULL) MPI_Request_get_status(s->requests[2 * r], &received, MPI_STATUS_IGNORE);
         if (s->requests[2 * r + 1] != MPI_REQUEST_NULL) MPI_Request_get_status(s->requests[2 * r + 1], &sent, MPI_STATUS_IGNORE);
-        if (!received || !sent) n += snprintf(text + n, sizeof text - (size_t)n, " %d", r);
+        if (!received || !sent) n += snprintf(text + n, sizeof text - (size_t)n, " %d", s->peers[r]);
     }
     give_up(c, text);
 }
@@ -83,11 +86,11 @@ static void wait_all(const sn_comm *c) {
         if (rc == MPI_ERR_IN_STATUS)
             for (int i = 0; i < 2 * c->size; i++)
                 check(c, s->statuses[i].MPI_ERROR == MPI_ERR_PENDING ? MPI_SUCCESS : s->statuses[i].MPI_ERROR,
-                      i % 2 ? "sending to" : "receiving from", i / 2);
+                      i % 2 ? "sending to" : "receiving from", s->peers[i / 2]);
         check(c, rc, "waiting for messages", -1);
         if (done) return;
         const double waited = now() - start;
-        if (c->patience > 0 && waited > c->patience) out_of_patience(c);
+        if (s->root->patience > 0 && waited > s->root->patience) out_of_patience(c);
         if (waited * 1e9 < SPIN_NS) sched_yield();
         else nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
     }
@@ -105,14 +108,14 @@ static void move_parts(const sn_comm *c) {
             s->requests[2 * r] = s->requests[2 * r + 1] = MPI_REQUEST_NULL;
             if (in)
                 check(c,
-                      MPI_Irecv(p->receive + at, (int)(in < MESSAGE_BYTES ? in : MESSAGE_BYTES), MPI_BYTE, r, TAG, s->world,
+                      MPI_Irecv(p->receive + at, (int)(in < MESSAGE_BYTES ? in : MESSAGE_BYTES), MPI_BYTE, s->peers[r], s->tag, s->world,
                                 &s->requests[2 * r]),
-                      "receiving from", r);
+                      "receiving from", s->peers[r]);
             if (out)
                 check(c,
-                      MPI_Isend(p->send + at, (int)(out < MESSAGE_BYTES ? out : MESSAGE_BYTES), MPI_BYTE, r, TAG, s->world,
+                      MPI_Isend(p->send + at, (int)(out < MESSAGE_BYTES ? out : MESSAGE_BYTES), MPI_BYTE, s->peers[r], s->tag, s->world,
                                 &s->requests[2 * r + 1]),
-                      "sending to", r);
+                      "sending to", s->peers[r]);
             more |= in > MESSAGE_BYTES || out > MESSAGE_BYTES;
         }
         wait_all(c);
@@ -122,7 +125,7 @@ static void move_parts(const sn_comm *c) {
             char text[160];
             if (in) MPI_Get_count(&s->statuses[2 * r], MPI_BYTE, &got);
             if ((size_t)got == (in < MESSAGE_BYTES ? in : MESSAGE_BYTES)) continue;
-            snprintf(text, sizeof text, "rank %d sent %d bytes in collective %llu, where %zu were due", r, got,
+            snprintf(text, sizeof text, "rank %d sent %d bytes in collective %llu, where %zu were due", s->peers[r], got,
                      (unsigned long long)s->calls, in);
             give_up(c, text);
         }
@@ -141,7 +144,7 @@ static void compare(const sn_comm *c, const uint64_t mine[3]) {
         char text[256];
         if (r == c->rank || !memcmp(theirs[r], mine, sizeof theirs[r])) continue;
         snprintf(text, sizeof text,
-                 "rank %d is at collective %llu of kind %llu and %llu bytes, this one at %llu of kind %llu and %llu bytes", r,
+                 "rank %d is at collective %llu of kind %llu and %llu bytes, this one at %llu of kind %llu and %llu bytes", s->peers[r],
                  (unsigned long long)theirs[r][0], (unsigned long long)theirs[r][1], (unsigned long long)theirs[r][2],
                  (unsigned long long)mine[0], (unsigned long long)mine[1], (unsigned long long)mine[2]);
         give_up(c, text);
@@ -179,8 +182,27 @@ static void all_gather(sn_comm *c, const void *mine, const size_t *at, void *out
     move_parts(c);
 }
 
-static void release(sn_comm *c, state *s) {
+static void exchange(sn_comm *c, int to, const void *send, size_t sends, int from, void *receive, size_t receives) {
+    state *s = c->state;
+    s->calls++;
+    memset(s->parts, 0, (size_t)c->size * sizeof *s->parts);
+    if (to >= 0) {
+        s->parts[to].send = send;
+        s->parts[to].sends = sends;
+    }
+    if (from >= 0) {
+        s->parts[from].receive = receive;
+        s->parts[from].receives = receives;
+    }
+    move_parts(c);
+}
+
+static void release(sn_comm *c) {
+    if (!c) return;
+    state *s = c->state;
     if (s) {
+        release(s->next);
+        free(s->peers);
         free(s->parts);
         free(s->requests);
         free(s->statuses);
@@ -191,7 +213,42 @@ static void release(sn_comm *c, state *s) {
 
 static void close_comm(sn_comm *c, bool failed) {
     if (!failed) MPI_Finalize(); /* after a failure it would wait for ranks that wait for this one; the launcher ends them */
-    release(c, c->state);
+    release(c);
+}
+
+static sn_comm *make(int rank, int size) {
+    sn_comm *c = calloc(1, sizeof *c);
+    state *s = calloc(1, sizeof *s);
+    if (!c || !s || !(s->peers = calloc((size_t)size, sizeof *s->peers)) || !(s->parts = calloc((size_t)size, sizeof *s->parts)) ||
+        !(s->requests = calloc(2 * (size_t)size, sizeof(MPI_Request))) || !(s->statuses = calloc(2 * (size_t)size, sizeof(MPI_Status)))) {
+        if (c) c->state = s;
+        else free(s);
+        release(c);
+        return NULL;
+    }
+    for (int r = 0; r < size; r++) s->peers[r] = r;
+    s->tag = TAG;
+    s->root = c;
+    *c = (sn_comm){.rank = rank, .size = size, .copies = true, .all_to_all = all_to_all, .done = done, .all_gather = all_gather,
+                   .exchange = exchange, .state = s};
+    return c;
+}
+
+/* Its messages carry a tag of their own, so that they are told from the world's. */
+static sn_comm *make_group(sn_comm *c, const int *ranks, int n) {
+    state *world = c->state;
+    int mine = 0;
+    while (mine < n && ranks[mine] != c->rank) mine++;
+    sn_comm *group = mine < n ? make(mine, n) : NULL;
+    if (!group) return NULL;
+    state *s = group->state;
+    for (int r = 0; r < n; r++) s->peers[r] = ranks[r];
+    s->world = world->world;
+    s->tag = TAG + 1;
+    s->root = c;
+    s->next = world->next;
+    world->next = group;
+    return group;
 }
 
 __attribute__((visibility("default"))) const char *snug_mpi_open(int rank, int size, sn_comm **out, char text[256]) {
@@ -202,27 +259,17 @@ __attribute__((visibility("default"))) const char *snug_mpi_open(int rank, int s
     if (provided < MPI_THREAD_SERIALIZED) return "this MPI gives threads no turn (MPI_THREAD_SERIALIZED)";
     if (seen_rank != rank || seen_size != size) {
         snprintf(text, 256,
-                 "MPI sees rank %d of %d. Ranks are joined by MPI, so mpirun or srun --mpi=pmix has to start them; torchrun does not",
+                 "MPI sees rank %d of %d. mpirun or srun --mpi=pmix has to start the ranks; without MPI, MASTER_ADDR and MASTER_PORT say where to join",
                  seen_rank, seen_size);
         return text;
     }
-    sn_comm *c = calloc(1, sizeof *c);
-    state *s = calloc(1, sizeof *s);
-    if (!c || !s || !(s->parts = calloc((size_t)size, sizeof *s->parts)) ||
-        !(s->requests = calloc(2 * (size_t)size, sizeof(MPI_Request))) || !(s->statuses = calloc(2 * (size_t)size, sizeof(MPI_Status)))) {
-        release(c, s);
-        return "no memory for the ranks";
-    }
-    MPI_Comm_dup(MPI_COMM_WORLD, &s->world);
-    MPI_Comm_set_errhandler(s->world, MPI_ERRORS_RETURN);
-    *c = (sn_comm){.rank = rank,
-                   .size = size,
-                   .copies = true,
-                   .all_to_all = all_to_all,
-                   .done = done,
-                   .all_gather = all_gather,
-                   .close = close_comm,
-                   .state = s};
+    sn_comm *c = make(rank, size);
+    if (!c) return "no memory for the ranks";
+    MPI_Comm *world = &((state *)c->state)->world;
+    MPI_Comm_dup(MPI_COMM_WORLD, world);
+    MPI_Comm_set_errhandler(*world, MPI_ERRORS_RETURN);
+    c->group = make_group;
+    c->close = close_comm;
     *out = c;
     return NULL;
 }

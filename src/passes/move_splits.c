@@ -1,0 +1,110 @@
+/* Between splits, on each axis of the mesh: sums of partials, gathers of shards, views of what is whole. A shard of rows (of
+ * dimension 0) is a run of bytes as a flat shard is: the same collectives make it. */
+#include "graph/op.h"
+#include "ops/all_gather/all_gather.h"
+#include "ops/reduce_scatter/reduce_scatter.h"
+#include "passes/move.h"
+
+enum { COMM_UNIT = 64 };
+
+static bool is_run(const sn_split_axis *x) { return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0); }
+
+/* Elements, or rows, that stay together in a shard of this kind. */
+static int64_t unit_of(const sn_split_axis *x) { return x->unit > 0 ? x->unit : 1; }
+
+/* partial -> shard over an axis: every rank sums its shard in rank order. */
+static sn_vid sum_over_ranks(const mover *m, sn_vid v, int axis, sn_split_axis shard) {
+    sn_graph *g = m->g;
+    sn_attrs a = {0};
+    a.i[SN_REDUCE_SCATTER_AXIS] = axis;
+    a.i[SN_REDUCE_SCATTER_UNIT] = unit_of(&shard);
+    a.i[SN_REDUCE_SCATTER_ROWS] = !sn_is_flat(&shard);
+    a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[axis];
+    a.i[SN_REDUCE_SCATTER_COPIES] = m->cluster->processes;
+    g->values[v].class_of = SN_CLASS_COMMUNICATION;
+    sn_vid out = sn_moved(g, SN_OP_reduce_scatter, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
+    if (out != SN_NONE) g->values[out].result.axis[axis] = shard;
+    return out;
+}
+
+/* shard -> whole over an axis. */
+static sn_vid gather(sn_graph *g, sn_vid v, int axis) {
+    sn_attrs a = {0};
+    a.i[SN_ALL_GATHER_AXIS] = axis;
+    a.i[SN_ALL_GATHER_UNIT] = unit_of(&g->values[v].result.axis[axis]);
+    a.i[SN_ALL_GATHER_ROWS] = !sn_is_flat(&g->values[v].result.axis[axis]);
+    sn_vid whole = sn_moved(g, SN_OP_all_gather, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
+    if (whole != SN_NONE) g->values[whole].result.axis[axis] = (sn_split_axis){.kind = SN_WHOLE};
+    return whole;
+}
+
+/* The axis on which a use is a shard of what is whole there; -1: none. */
+static int view_axis(const sn_graph *g, const sn_use *use) {
+    for (int a = 0; use->value != SN_NONE && use->has_split && a < SN_MESH_AXES; a++)
+        if (is_run(&use->split.axis[a]) && g->values[use->value].result.axis[a].kind == SN_WHOLE && g->job->mesh.size[a] > 1) return a;
+    return -1;
+}
+
+bool sn_is_view(const sn_graph *g, const sn_use *use) { return view_axis(g, use) >= 0; }
+
+sn_status sn_gather_again(sn_graph *g, sn_nid id, int i) {
+    sn_use shard = g->nodes[id].in[i], whole = sn_use_of(shard.value);
+    int axis = view_axis(g, &shard);
+    sn_attrs a = {0};
+    sn_vid out[SN_MAX_OUT];
+    a.i[SN_ALL_GATHER_AXIS] = axis;
+    a.i[SN_ALL_GATHER_UNIT] = unit_of(&shard.split.axis[axis]);
+    a.i[SN_ALL_GATHER_ROWS] = !sn_is_flat(&shard.split.axis[axis]);
+    sn_insert_like(g, id, "move");
+    sn_append_uses(g, SN_OP_all_gather, &a, 2, (sn_use[]){shard, whole}, g->values[shard.value].name, out);
+    return g->status;
+}
+
+static bool same(const sn_split_axis *a, const sn_split_axis *b) {
+    if (a->kind != b->kind) return false;
+    if (a->kind == SN_SHARD) return a->dim == b->dim && a->unit == b->unit;
+    return a->kind != SN_AT || a->at == b->at;
+}
+
+static bool has_way(const sn_split_axis *from, const sn_split_axis *to, bool mutated) {
+    if (from->kind == SN_PARTIAL) return to->kind == SN_WHOLE || is_run(to);
+    if (from->kind == SN_WHOLE) return is_run(to);
+    return is_run(from) && to->kind == SN_WHOLE && !mutated;
+}
+
+sn_status sn_check_way(const sn_graph *g, const sn_node *n, int i) {
+    static const char *const kinds[] = {"whole", "shard", "partial", "at"};
+    const sn_value *v = &g->values[n->in[i].value];
+    bool mutated = sn_ops[n->op]->mutates >> i & 1;
+    if (!n->in[i].has_split) return SN_OK;
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *from = &v->result.axis[a], *to = &n->in[i].split.axis[a];
+        if (g->job->mesh.size[a] <= 1 || same(from, to) || has_way(from, to, mutated)) continue;
+        return sn_fail(SN_ERR_PLAN, "%s: no way from %s (dimension %d) to %s (dimension %d) for input %d of %s %s", g->name,
+                       kinds[from->kind], from->dim, kinds[to->kind], to->dim, i, sn_ops[n->op]->name, n->name);
+    }
+    return SN_OK;
+}
+
+static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_split_axis *to) {
+    sn_graph *g = m->g;
+    sn_split_axis from = g->values[at->value].result.axis[axis];
+    if (from.kind == SN_PARTIAL && to->kind != SN_PARTIAL) {
+        sn_split_axis flat = {.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = COMM_UNIT};
+        at->value = sum_over_ranks(m, at->value, axis, is_run(to) ? *to : flat);
+        if (at->value != SN_NONE && to->kind == SN_WHOLE) at->value = gather(g, at->value, axis);
+    } else if (is_run(&from) && to->kind == SN_WHOLE) {
+        sn_vid found = sn_recall(m, at, g->values[at->value].dtype, &g->nodes[id], false);
+        if (found == SN_NONE && (found = gather(g, at->value, axis)) != SN_NONE)
+            sn_remember(m, at, found, g->values[found].dtype, &g->nodes[id], false);
+        *at = sn_use_of(found);
+    }
+    return g->status;
+}
+
+/* The innermost axis first: what is summed inside a node is less for the axes around it. */
+sn_status sn_move_split(mover *m, sn_nid id, sn_use *at, const sn_split *to) {
+    for (int a = SN_MESH_AXES - 1; a >= 0; a--)
+        if (m->g->job->mesh.size[a] > 1) SN_TRY(move_axis(m, id, at, a, &to->axis[a]));
+    return SN_OK;
+}
