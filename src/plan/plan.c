@@ -14,6 +14,8 @@ static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allo
 
 /* What of n elements in such units this rank holds on an axis of the mesh; *at: of those, where it begins. */
 static int64_t share_of(int64_t n, const sn_split_axis *x, int size, int index, int64_t *at) {
+    *at = 0;
+    if (!sn_is_flat(x) && x->at == SN_DEAL_FOLDED) return n / size; /* no run of it; every share is full */
     int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
     *at = shard * index < n ? shard * index : n;
     return n - *at < shard ? n - *at : shard;
@@ -218,6 +220,21 @@ static void measure_lifetimes(planner *p) {
     }
 }
 
+/* What a node sends on a queue of its own stays until the node that holds it is done. */
+static sn_status hold_inputs(planner *p) {
+    const sn_graph *g = p->g;
+    uint32_t *at = sn_alloc_zero(g->n_nodes + 1, sizeof *at);
+    if (!at) return no_memory();
+    for (size_t k = 0; k < g->n_order; k++) at[p->order[k]] = (uint32_t)k;
+    for (size_t k = 0; k < g->n_order; k++) {
+        const sn_node *n = &g->nodes[p->order[k]];
+        for (int i = 0; n->held != SN_NONE && i < n->n_in; i++)
+            if (n->in[i].value != SN_NONE && p->last[n->in[i].value] < at[n->held]) p->last[n->in[i].value] = at[n->held];
+    }
+    sn_free(at);
+    return SN_OK;
+}
+
 static void mark_staged(planner *p) {
     const sn_graph *g = p->g;
     for (size_t k = 0; k < g->n_order; k++) {
@@ -394,6 +411,13 @@ static bool has_block(const planner *p, sn_vid v, sn_tier tier) {
     return p->root[v] == v && is_transient(p, &p->g->values[v]) && p->first[v] != SN_NONE && tier_of(&p->g->values[v]) == tier && p->bytes[v];
 }
 
+/* Transient bytes of a tier from which on the plan is of no use. */
+static uint64_t most_of(const planner *p, sn_tier tier) {
+    uint64_t persistent = p->plan->persistent_bytes[tier];
+    if (!p->request->most || tier != SN_TIER_DEVICE) return UINT64_MAX;
+    return p->request->most > persistent ? p->request->most - persistent : 0;
+}
+
 /* Blocks of one arena: values (by root) and scratch. */
 static sn_status place_transients(planner *p) {
     const sn_graph *g = p->g;
@@ -419,7 +443,7 @@ static sn_status place_transients(planner *p) {
             lives[n_lives++] = (sn_life){k, k, SN_NONE, 0, prog->instrs[k].scratch_bytes, SN_CLASS_WORKSPACE, SN_TIER_DEVICE, prog->instrs[k].turns};
         }
         uint64_t arena = 0;
-        if (p->request->reuse) s = sn_place(blocks, n, &arena);
+        if (p->request->reuse) s = sn_place(blocks, n, most_of(p, (sn_tier)tier), &arena, &p->plan->rough);
         else
             for (size_t i = 0; i < n; i++) {
                 blocks[i].offset = blocks[i].align ? sn_round_up(arena, blocks[i].align) : arena;
@@ -479,6 +503,7 @@ static sn_status lay_out(planner *p) {
     memcpy(p->held, p->turns, (g->n_values + 1) * sizeof *p->held);
     SN_TRY(measure_values(p));
     measure_lifetimes(p);
+    SN_TRY(hold_inputs(p));
     if (p->request->reuse) join_aliases(p);
     mark_staged(p);
     return make_instructions(p);
@@ -565,7 +590,7 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     if (s == SN_OK) s = place_transients(&p);
     if (s == SN_OK) {
         place_arguments(&p);
-        sn_plan_queues(&p.out->program);
+        if (!plan->rough) sn_plan_queues(&p.out->program);
     }
     sn_free(words);
     sn_free(longs);
@@ -593,6 +618,7 @@ static sn_status plan_ahead(sn_plan *plan, const sn_job *job, const sn_plan_requ
         bool fits = !has_fetches(p);
         for (uint64_t window = WINDOW; !fits; window = window > WINDOW / 8 ? window / 4 : 0) {
             ahead.window = window;
+            plan->rough = false;
             free_program(&plan->programs[k]);
             SN_TRY(plan_program(plan, job, k, request, window ? &ahead : NULL));
             fits = !window;
@@ -728,7 +754,7 @@ sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_pla
     sn_status s = place_io(plan, job);
     if (s == SN_OK) s = place_persistent(plan, job);
     for (int k = 0; s == SN_OK && k < job->n_graphs; k++) s = plan_program(plan, job, k, request, NULL);
-    if (s == SN_OK && request->reuse) s = plan_ahead(plan, job, request);
+    if (s == SN_OK && request->reuse && !plan->rough) s = plan_ahead(plan, job, request);
     if (s == SN_OK) s = sn_plan_fill_bill(plan, job, request);
     if (s != SN_OK) {
         sn_plan_free(plan);
