@@ -1,5 +1,6 @@
 /* One optimizer step: micro-batches on every rank, then the update. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -29,7 +30,8 @@ static sn_status run_all(sn_training *t, int program, int slot) {
 }
 
 static void clear_loss(sn_training *t) {
-    for (int r = 0; r < t->here; r++) memset(sn_run_persistent(t->runs[r], t->loss), 0, 2 * sizeof(double));
+    for (int r = 0; r < t->here; r++)
+        if (sn_run_persistent(t->runs[r], t->loss)) memset(sn_run_persistent(t->runs[r], t->loss), 0, 2 * sizeof(double));
 }
 
 /* Whether a rank's sum of losses counts: ranks along an axis over which tokens are spread have their own each, of others those
@@ -56,8 +58,9 @@ static void read_loss(sn_training *t, double *sum, double *count) {
     const bool stop = t->hooks && t->hooks->stop && *t->hooks->stop;
     for (int r = 0; r < t->here; r++) {
         report *own = &all[t->first + r];
-        memcpy(own->loss, sn_run_persistent(t->runs[r], t->loss), sizeof own->loss);
-        own->stop = stop;
+        const double *loss = sn_run_persistent(t->runs[r], t->loss); /* NULL: it is elsewhere */
+        *own = (report){.stop = stop};
+        if (loss) memcpy(own->loss, loss, sizeof own->loss);
     }
     if (t->world.comm) sn_world_gather(&t->world, &all[t->first], sizeof(report), all);
     *sum = *count = 0;
@@ -69,14 +72,20 @@ static void read_loss(sn_training *t, double *sum, double *count) {
     }
 }
 
-/* Fills one micro-batch of every rank here. */
-static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int slot, float scale) {
+/* An input of micro-batch k of those that one run of the program takes. */
+static void *input_of(sn_run *run, int program, const char *name, int k, int slot) {
+    char text[64];
+    snprintf(text, sizeof text, k ? "%s.%d" : "%s", name, k);
+    return sn_run_io(run, program, text, slot, NULL);
+}
+
+/* Fills one micro-batch of every rank here, the k-th of the program's. */
+static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int k, int slot, float scale) {
     for (int r = 0; r < t->here; r++) {
         sn_run *run = t->runs[r];
         int index = sn_mesh_index(&t->session.job->mesh, t->first + r, SN_MESH_DP);
-        int32_t *positions = sn_run_io(run, program, "positions", slot, NULL);
-        sn_batch b = {.ids = sn_run_io(run, program, "ids", slot, NULL), .positions = positions,
-                      .seq_start = sn_run_io(run, program, "seq_start", slot, NULL), .labels = sn_run_io(run, program, "labels", slot, NULL)};
+        sn_batch b = {.ids = input_of(run, program, "ids", k, slot), .positions = input_of(run, program, "positions", k, slot),
+                      .seq_start = input_of(run, program, "seq_start", k, slot), .labels = input_of(run, program, "labels", k, slot)};
         SN_TRY(sn_loader_fill(loader, micro, index, &b));
         for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
             int64_t vocabulary = t->model->config->vocab_size;
@@ -85,8 +94,8 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
             if (b.labels[i] != SN_IGNORE_LABEL && (b.labels[i] < 0 || b.labels[i] >= vocabulary))
                 return sn_fail(SN_ERR_DATA, "label %d is outside the vocabulary of %lld", b.labels[i], (long long)vocabulary);
         }
-        *(float *)sn_run_io(run, program, "scale", slot, NULL) = scale;
-        uint32_t *key = sn_run_io(run, program, "key", slot, NULL);
+        *(float *)input_of(run, program, "scale", k, slot) = scale;
+        uint32_t *key = input_of(run, program, "key", k, slot);
         uint64_t seed = (uint64_t)sn_options_int(t->recipe, "seed");
         int64_t row = (micro * t->rows_ranks + index) * t->micro_rows * t->cutoff;
         if (key) memcpy(key, (uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32), (uint32_t)t->counters.batch_step, (uint32_t)row}, 16);
@@ -165,10 +174,11 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     int updating = t->update < 0 ? t->program : t->update;
     t->step_rate = sn_learning_rate(&t->schedule, t->counters.update_step);
     fill_hyper(t, updating, t->step_rate);
-    for (int64_t m = 0; m < t->accumulation; m++) {
+    int64_t at_once = t->session.plan->programs[t->program].micro_batches;
+    for (int64_t m = 0; m < t->accumulation; m += at_once) {
         int program = m ? t->program_next : t->program, slot = (int)(m % 2);
         if (m && !sn_loader_samples(t->loader, m)) continue; /* the last step of an epoch may be short */
-        SN_TRY(fill_inputs(t, t->loader, program, m, slot, scale));
+        for (int k = 0; k < at_once; k++) SN_TRY(fill_inputs(t, t->loader, program, m + k, k, slot, scale));
         SN_TRY(run_all(t, program, slot));
     }
     double sum, count;
@@ -193,7 +203,7 @@ sn_status sn_training_evaluate(sn_training *t, double *loss) {
         sn_step step;
         double part, labels;
         SN_TRY(sn_loader_step(t->eval_loader, &at, &step));
-        SN_TRY(fill_inputs(t, t->eval_loader, t->evaluate, 0, 0, 1));
+        SN_TRY(fill_inputs(t, t->eval_loader, t->evaluate, 0, 0, 0, 1));
         clear_loss(t);
         SN_TRY(run_all(t, t->evaluate, 0));
         read_loss(t, &part, &labels);

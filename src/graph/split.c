@@ -121,7 +121,71 @@ static bool infer_flat(sn_graph *g, sn_node *n, int a, const sn_op *op, const ch
     return true;
 }
 
+/* ---- Some ranks only ---- */
+
+static bool is_within(const sn_split_axis *inner, const sn_split_axis *outer) {
+    return sn_axis_holds(outer, inner->at) && sn_axis_holds(outer, inner->also);
+}
+
+/* Leaves of *here what x is at too. Where they have nothing in common *here stays, and x is moved. */
+static void narrow(sn_split_axis *here, const sn_split_axis *x) {
+    if (x->kind != SN_AT) return;
+    if (here->kind != SN_AT) *here = *x;
+    else if (!is_within(here, x) && sn_axis_holds(x, here->at)) *here = sn_at(here->at);
+    else if (!is_within(here, x) && sn_axis_holds(x, here->also)) *here = sn_at(here->also);
+}
+
+/* Where a node runs on axis a: where its persistent values are, else where what it reads is. What is added to a summand, which
+ * each rank has, is added once. */
+static sn_split_axis place_of(const sn_graph *g, const sn_node *n, int a) {
+    sn_split_axis here = n->is_placed ? n->where.axis[a] : (sn_split_axis){.kind = SN_WHOLE};
+    bool summand = false;
+    for (int persistent = 1; persistent >= 0; persistent--) {
+        for (int o = 0; persistent && o < n->n_out; o++)
+            if (n->out[o] != SN_NONE && g->values[n->out[o]].persistent != SN_NONE) narrow(&here, &g->values[n->out[o]].rest.split.axis[a]);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i].value == SN_NONE) continue;
+            const sn_value *v = &g->values[n->in[i].value];
+            if ((v->persistent != SN_NONE) != persistent) continue;
+            narrow(&here, persistent ? &v->rest.split.axis[a] : &v->result.axis[a]);
+            summand |= (sn_ops[n->op]->mutates >> i & 1) && v->result.axis[a].kind == SN_PARTIAL;
+        }
+    }
+    return summand ? sn_at(here.kind == SN_AT ? here.at : 0) : here;
+}
+
+/* A use that another axis needed was noted down before it was known where the value is. */
+static void refresh(const sn_graph *g, sn_node *n, int a) {
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i].value == SN_NONE || !n->in[i].has_split) continue;
+        const sn_split_axis *x = &g->values[n->in[i].value].result.axis[a];
+        if (x->kind == SN_AT && n->in[i].split.axis[a].kind == SN_WHOLE) n->in[i].split.axis[a] = *x;
+    }
+}
+
+/* A node that runs on some ranks only takes its operands there, and leaves its results there. */
+static bool infer_place(sn_graph *g, sn_node *n, int a) {
+    if (sn_ops[n->op]->comm_axis && n->is_placed && n->attrs.i[sn_ops[n->op]->comm_axis - 1] == a) return true; /* it changes where things are */
+    sn_split_axis here = place_of(g, n, a);
+    n->where.axis[a] = here;
+    if (here.kind != SN_AT) return false;
+    refresh(g, n, a);
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i].value == SN_NONE) continue;
+        sn_split_axis x = arriving(g, n, i, a);
+        bool summand = x.kind == SN_PARTIAL && sn_ops[n->op]->mutates >> i & 1;
+        if (x.kind == SN_AT ? !is_within(&here, &x) : x.kind != SN_WHOLE && !summand) want(g, n, i, a, x.kind == SN_AT ? here : (sn_split_axis){.kind = SN_WHOLE});
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        if (n->out[o] == SN_NONE) continue;
+        sn_value *v = &g->values[n->out[o]];
+        v->result.axis[a] = v->persistent != SN_NONE ? v->rest.split.axis[a] : here;
+    }
+    return true;
+}
+
 static void infer_node(sn_graph *g, sn_node *n, int a) {
+    if (infer_place(g, n, a)) return;
     sn_call call;
     sn_node_call(g, n, &call);
     const sn_op *op = sn_ops[n->op];
@@ -132,7 +196,7 @@ static void infer_node(sn_graph *g, sn_node *n, int a) {
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i].value == SN_NONE) continue;
         sn_split_axis x = arriving(g, n, i, a);
-        if (x.kind == SN_WHOLE || x.kind == SN_AT) continue;
+        if (x.kind == SN_WHOLE) continue;
         int count = 0;
         const char *letters = axes ? letters_of(axes, n->n_in, i, &count) : "";
         if (!letter && x.kind == SN_SHARD && x.dim < count && islower((unsigned char)letters[x.dim])) {

@@ -56,6 +56,7 @@ typedef struct sn_instr {
     sn_arg *in, *out; /* in the program's table of arguments */
     uint8_t n_in, n_out, queue;
     uint8_t axis; /* of the comm queue: the axis of the mesh over whose ranks it communicates */
+    int16_t from, to; /* of the comm queue: the two ranks of it that take part; -1: all */
     sn_attrs attrs;
     uint64_t scratch_offset, scratch_bytes; /* in the device arena */
     /* wait[q]: this instruction starts after the instruction of queue q that signals count wait[q]; 0: no wait.

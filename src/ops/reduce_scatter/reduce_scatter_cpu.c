@@ -18,10 +18,22 @@ static int64_t shard_of(const sn_call *c) {
     return sn_shard(sn_elements(&c->in[0]), c->attrs.i[SN_REDUCE_SCATTER_UNIT], c->attrs.i[SN_REDUCE_SCATTER_RANKS]);
 }
 
+static void sum_f64(double *y, int64_t n, const void *const *pieces, int ranks) {
+    for (int64_t i = 0; i < n; i++) {
+        double sum = ((const double *)pieces[0])[i];
+        for (int r = 1; r < ranks; r++) sum += ((const double *)pieces[r])[i];
+        y[i] = sum;
+    }
+}
+
 /* y[first .. first + n) = the sum of all pieces, in rank order. */
 static void sum_pieces(const sn_tensor *y, int64_t first, int64_t n, const void *const *pieces, int ranks) {
     const int64_t width = sn_dtypes[y->dtype].bytes;
     float buffer[SN_PIECE], sum[SN_PIECE];
+    if (y->dtype == SN_F64) {
+        sum_f64((double *)sn_element(y, first), n, pieces, ranks);
+        return;
+    }
     for (int64_t at = 0; at < n; at += SN_PIECE) {
         const int64_t m = sn_min_i64(SN_PIECE, n - at);
         for (int r = 0; r < ranks; r++) {
