@@ -2,9 +2,9 @@
 #include "api/api.h"
 
 static const sn_option common[] = {
-    {.key = "recipe", .aliases = "config", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "YAML file of options"},
-    {.key = "json", .kind = SN_OPTION_FLAG, .help = "report as JSON"},
-    {.key = "verbose", .aliases = "v", .kind = SN_OPTION_FLAG, .help = "say more, on standard error"},
+    {.key = "recipe", .by_rank = true, .aliases = "config", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "YAML file of options"},
+    {.key = "json", .by_rank = true, .kind = SN_OPTION_FLAG, .help = "report as JSON"},
+    {.key = "verbose", .by_rank = true, .aliases = "v", .kind = SN_OPTION_FLAG, .help = "say more, on standard error"},
     {.key = "help", .aliases = "h", .kind = SN_OPTION_FLAG, .help = "this help"},
     {.key = "help_all", .kind = SN_OPTION_FLAG, .help = "every option of this verb"}};
 const sn_option_group sn_common_options = SN_OPTION_GROUP("Common", common);
@@ -20,7 +20,7 @@ static const sn_option plan_table[] = {
 static const sn_option_group plan_own = SN_OPTION_GROUP("Plan", plan_table);
 
 static const sn_option train_table[] = {
-    {.key = "out", .aliases = "output_dir,o", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "where everything is written"}};
+    {.key = "out", .by_rank = true, .aliases = "output_dir,o", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "where everything is written"}};
 static const sn_option_group train_own = SN_OPTION_GROUP("Result", train_table);
 
 static const sn_option merge_table[] = {{.key = "out",

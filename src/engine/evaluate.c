@@ -7,7 +7,7 @@
 #include "io/safetensors.h"
 
 static const sn_option evaluation_options[] = {
-    {.key = "data", .aliases = "dataset,f,file", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "text or JSONL"},
+    {.key = "data", .by_rank = true, .aliases = "dataset,f,file", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "text or JSONL"},
     {.key = "stride", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "of sliding windows; 0: whole windows, second halves count (llama.cpp)"},
     {.key = "dump_logits", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "write logits [tokens, vocab] as safetensors"}};
 const sn_option_group sn_evaluation_options = SN_OPTION_GROUP("Evaluation", evaluation_options);

@@ -15,26 +15,26 @@ static const sn_option training_options[] = {
     {.key = "shuffle", .kind = SN_OPTION_SWITCH, .default_text = "on", .help = "a new order of rows each epoch"},
     {.key = "train_on", .kind = SN_OPTION_CHOICE, .choices = "assistant,all", .default_text = "assistant", .help = "which tokens of a chat carry loss"},
     {.key = "eval_fraction", .aliases = "val_size", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "R", .help = "share of rows held back for evaluation"},
-    {.key = "eval_data", .aliases = "eval_dataset", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "evaluation rows from a file of their own"},
+    {.key = "eval_data", .by_rank = true, .aliases = "eval_dataset", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "evaluation rows from a file of their own"},
     {.key = "eval_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "evaluate every N steps; 0: at the end"},
     {.key = "logging_steps", .deepspeed = "steps_per_print", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "report every N steps"},
     {.key = "save_steps", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "checkpoint every N steps; 0: at the end"},
     {.key = "save_total_limit", .kind = SN_OPTION_INT, .default_text = "2", .metavar = "N", .help = "checkpoints to keep"},
     {.key = "resume", .aliases = "resume_from_checkpoint", .kind = SN_OPTION_FLAG, .help = "go on from the newest whole checkpoint in --out"},
-    {.key = "adapter", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "start from a PEFT adapter"},
-    {.key = "deepspeed", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "DeepSpeed's JSON config: its keys as options"},
+    {.key = "adapter", .by_rank = true, .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "start from a PEFT adapter"},
+    {.key = "deepspeed", .by_rank = true, .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "DeepSpeed's JSON config: its keys as options"},
     {.key = "gguf", .kind = SN_OPTION_FLAG, .help = "write the result as GGUF too"}};
 const sn_option_group sn_training_options = SN_OPTION_GROUP("Training", training_options);
 
 
 static const sn_option machine_options[] = {
-    {.key = "memory", .kind = SN_OPTION_BUDGET, .metavar = "M", .help = "budget: 8GiB, or device=24GiB,host=64GiB; what does not fit is refused"},
+    {.key = "memory", .by_rank = true, .kind = SN_OPTION_BUDGET, .metavar = "M", .help = "budget: 8GiB, or device=24GiB,host=64GiB; what does not fit is refused"},
     {.key = "fit", .kind = SN_OPTION_CHOICE, .choices = "off,on,any", .default_text = "off",
      .help = "make the cheapest change that fits: on: exact ones, then smaller micro-batches; any: forms too"},
     {.key = "device", .kind = SN_OPTION_CHOICE, .choices = "cpu,cpu-split,null", .default_text = "cpu", .help = "where to run"},
-    {.key = "threads", .aliases = "t", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "threads; 0: all processors"},
+    {.key = "threads", .by_rank = true, .aliases = "t", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "threads; 0: all processors"},
     {.key = "thread_ranks", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks as threads of this process"},
-    {.key = "rank_timeout", .kind = SN_OPTION_FLOAT, .default_text = "600", .metavar = "SECONDS", .has_least = true,
+    {.key = "rank_timeout", .by_rank = true, .kind = SN_OPTION_FLOAT, .default_text = "600", .metavar = "SECONDS", .has_least = true,
      .help = "of ranks that are processes: silence after which all end, naming the silent one; 0: wait for ever"}};
 const sn_option_group sn_machine_options = SN_OPTION_GROUP("Machine", machine_options);
 

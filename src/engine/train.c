@@ -235,8 +235,8 @@ static sn_status finish(sn_training *t) {
 
 /* All ranks run the same collectives on the same data, or none starts. */
 static sn_status compare_ranks(const sn_training *t) {
-    uint32_t all[SN_RANKS_MOST], own = sn_crc32c(0, t->digest, strlen(t->digest));
-    own = sn_crc32c(own, &t->total_steps, sizeof t->total_steps);
+    uint32_t data[SN_RANKS_MOST], all[SN_RANKS_MOST], own = 0, steps = sn_crc32c(0, t->digest, strlen(t->digest));
+    steps = sn_crc32c(steps, &t->total_steps, sizeof t->total_steps);
     for (int k = 0; k < t->session.job->n_graphs; k++) { /* alike on all ranks, whatever each of them does of it */
         const sn_graph *g = t->session.job->graphs[k];
         for (size_t i = 0; i < g->n_order; i++) {
@@ -248,10 +248,12 @@ static sn_status compare_ranks(const sn_training *t) {
         }
     }
     if (!t->world.comm) return SN_OK;
+    sn_world_gather(&t->world, &steps, sizeof steps, data);
     sn_world_gather(&t->world, &own, sizeof own, all);
     for (int r = 1; r < t->world.size; r++)
-        if (all[r] != all[0])
-            return sn_fail(SN_ERR_USAGE, "rank %d has another job than rank 0: other options, data or threads (here: %s, %lld steps)", r, t->digest, (long long)t->total_steps);
+        if (data[r] != data[0]) return sn_fail(SN_ERR_USAGE, "rank %d has other data than rank 0 (here: %s, %lld steps)", r, t->digest, (long long)t->total_steps);
+    for (int r = 1; r < t->world.size; r++)
+        if (all[r] != all[0]) return sn_fail(SN_ERR_USAGE, "rank %d has another model than rank 0: their plans send other things", r);
     return SN_OK;
 }
 
@@ -265,6 +267,7 @@ static sn_status run_training(sn_training *t, const char *data) {
     }
     sn_options *fitted;
     SN_TRY(sn_world_open(t->recipe, &t->world));
+    SN_TRY(sn_world_compare(&t->world, t->recipe));
     SN_TRY(sn_world_agree(&t->world, sn_fit_training(t->model, t->recipe, t->world.comm ? &t->world : NULL, &t->session, &fitted)));
     if (fitted) {
         sn_options_close(t->own_recipe);

@@ -89,7 +89,8 @@ sn_status sn_world_open(const sn_options *recipe, sn_world *out) {
         return sn_fail(SN_ERR_USAGE, "thread_ranks is %lld, but %s says that there are %d processes already, a rank each",
                        (long long)sn_options_int(recipe, "thread_ranks"), launch.from, launch.size);
     uint64_t before = sn_rss_bytes();
-    SN_TRY(sn_comm_mpi_open(&launch, &out->comm));
+    if (launch.address) SN_TRY(sn_comm_tcp_open(&launch, sn_options_float(recipe, "rank_timeout"), &out->comm));
+    else SN_TRY(sn_comm_mpi_open(&launch, &out->comm));
     out->rank = launch.rank;
     out->size = launch.size;
     out->comm->patience = START_PATIENCE;
@@ -123,6 +124,36 @@ sn_status sn_world_agree(const sn_world *w, sn_status mine) {
     for (int r = 0; mine == SN_OK && r < w->size; r++)
         if (all[r] != SN_OK) return sn_fail((sn_status)all[r], "rank %d failed (%s)", r, sn_status_name((sn_status)all[r]));
     return mine;
+}
+
+sn_status sn_world_compare(const sn_world *w, const sn_options *recipe) {
+    size_t n = 0;
+    sn_str value = {0};
+    if (!w->comm) return SN_OK;
+    while (sn_options_entry(recipe, n, &value)) n++;
+    const uint64_t count = n;
+    uint64_t counts[SN_RANKS_MOST];
+    sn_world_gather(w, &count, sizeof count, counts);
+    for (int r = 1; r < w->size; r++)
+        if (counts[r] != counts[0]) return sn_fail(SN_ERR_USAGE, "rank %d is another version of snug than rank 0", r);
+    uint64_t *all = sn_alloc_zero((size_t)w->size + 1, n * sizeof *all), *own = all ? all + n * (size_t)w->size : NULL;
+    sn_status s = sn_world_agree(w, all ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot compare the options of the ranks"));
+    for (size_t i = 0; s == SN_OK && i < n; i++) {
+        sn_str_clear(&value);
+        const sn_option *o = sn_options_entry(recipe, i, &value);
+        own[i] = o->by_rank ? 0 : hash(hash(0xcbf29ce484222325, o->key), value.data ? value.data : "");
+    }
+    if (s == SN_OK) sn_world_gather(w, own, n * sizeof *own, all);
+    for (int r = 1; s == SN_OK && r < w->size; r++)
+        for (size_t i = 0; s == SN_OK && i < n; i++) {
+            if (all[(size_t)r * n + i] == all[i]) continue;
+            sn_str_clear(&value);
+            const sn_option *o = sn_options_entry(recipe, i, &value);
+            s = sn_fail(SN_ERR_USAGE, "rank %d has another %s than rank 0 (here: %s)", r, o->key, value.data && *value.data ? value.data : "not set");
+        }
+    sn_str_free(&value);
+    sn_free(all);
+    return s;
 }
 
 uint64_t sn_world_least(const sn_world *w, uint64_t mine) {

@@ -32,6 +32,10 @@ void sn_world_share(const sn_world *w, void *data, size_t bytes);
 /* SN_OK when every rank says so; else this rank's own error, or one that names a rank that has failed. */
 sn_status sn_world_agree(const sn_world *w, sn_status mine);
 
+/* SN_OK when all ranks have the same options, those aside that may differ by rank; else SN_ERR_USAGE naming a rank, the option, and what
+ * it is here. */
+sn_status sn_world_compare(const sn_world *w, const sn_options *recipe);
+
 /* The same number on every rank: the smallest. */
 uint64_t sn_world_least(const sn_world *w, uint64_t mine);
 

@@ -47,7 +47,8 @@ typedef struct sn_option {
     const char *deepspeed; /* where DeepSpeed's JSON says the same, comma-separated: "zero_optimization.stage". An item of an array is
                               named by its index. "bf16.enabled=bf16": a switch that stands for a value; "optimizer.type:Adam=adamw": a
                               word of DeepSpeed's and what it is here. NULL: nowhere */
-    bool hidden; /* not in the help */
+    bool hidden;  /* not in the help */
+    bool by_rank; /* the ranks of a job may differ in it */
     bool often;  /* one that most users of its table want to see: short helps show it */
 } sn_option;
 
@@ -113,6 +114,9 @@ bool sn_options_given(const sn_options *o, const char *key); /* a value that is 
 /* Whether the option's value is the one that this text stands for. */
 bool sn_options_is(const sn_options *o, const char *key, const char *text);
 sn_provenance sn_options_from(const sn_options *o, const char *key);
+
+/* The i-th option of all tables; *value gets its value as a recipe would say it, nothing when unset. NULL: there are no more. */
+const sn_option *sn_options_entry(const sn_options *o, size_t i, sn_str *value);
 
 /* The help, a block a group, lines of at most `width` columns (at least 40). title: only that group; NULL: all. */
 void sn_options_help(const sn_options *o, const char *title, int width, sn_str *out);

@@ -142,6 +142,12 @@ static void add_value(const sn_option *o, const sn_option_value *v, sn_str *out)
     }
 }
 
+const sn_option *sn_options_entry(const sn_options *o, size_t i, sn_str *value) {
+    if (i >= o->count) return NULL;
+    if (o->slots[i].value.set) add_value(o->slots[i].option, &o->slots[i].value, value);
+    return o->slots[i].option;
+}
+
 void sn_options_dump(const sn_options *o, sn_str *out) {
     const sn_option_group *last = NULL;
     for (size_t i = 0; i < o->count; i++) {

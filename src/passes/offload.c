@@ -16,7 +16,7 @@ static const sn_option options[] = {
     PLACE_OPTION("offload_optimizer", "optimizer states"),
     PLACE_OPTION("offload_gradients", "gradients"),
     PLACE_OPTION("offload_param", "weights"),
-    {.key = "offload_dir", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "folder for what rests on disk"}};
+    {.key = "offload_dir", .by_rank = true, .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "folder for what rests on disk"}};
 
 static const struct {
     const char *key;

@@ -26,6 +26,17 @@ static sn_status read_number(const char *name, int *out) {
     return SN_OK;
 }
 
+/* Where rank 0 listens, if the launch says so. */
+static sn_status find_address(sn_launch *l) {
+    const char *address = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    if (!address || !*address || !port || !*port) return SN_OK;
+    SN_TRY(read_number("MASTER_PORT", &l->port));
+    if (agent && !strcmp(agent, "True")) l->port++;
+    if (l->port < 1 || l->port > 65535) return sn_fail(SN_ERR_USAGE, "MASTER_PORT is '%s', wanted a port", port);
+    l->address = address;
+    return SN_OK;
+}
+
 sn_status sn_launch_find(sn_launch *out) {
     *out = (sn_launch){.size = 1};
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
@@ -36,8 +47,13 @@ sn_status sn_launch_find(sn_launch *out) {
         if (rank >= size || size > SN_RANKS_MOST)
             return sn_fail(SN_ERR_USAGE, "%s is %d and %s is %d: wanted a rank below a size of at most %d", launchers[i].rank, rank,
                            launchers[i].size, size, SN_RANKS_MOST);
+        int local = 0, locals = size;
+        SN_TRY(read_number("LOCAL_RANK", &local));
+        SN_TRY(read_number("LOCAL_WORLD_SIZE", &locals));
+        if (i == 0 && (local >= locals || locals > size))
+            return sn_fail(SN_ERR_USAGE, "LOCAL_RANK is %d of %d, and WORLD_SIZE is %d", local, locals, size);
         *out = (sn_launch){.rank = rank, .size = size, .from = launchers[i].size};
-        return SN_OK;
+        return find_address(out);
     }
     return SN_OK;
 }

@@ -3,46 +3,11 @@
 # stop.
 #   tests/end_to_end/mpi.sh BUILD_FOLDER
 # Prints each failure; exit status 1 if there is one. Needs mpirun (Open MPI) and a build with snug_mpi.so.
-# shellcheck disable=SC2046,SC2015,SC2010
-set -u
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(cd "${1:-$root/build/release}" && pwd)
-snug=$build/snug
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export NO_COLOR=1 SNUG_HOME=$work/store HF_HUB_OFFLINE=1 OMPI_MCA_btl_base_warn_component_unused=0
-export ASAN_OPTIONS=detect_leaks=0 # MPI keeps what it has
-failures=0
-model=$root/tests/golden/cli/tiny
-out=$work/out err=$work/err
-
-fail() { echo "FAILED: $1"; tail -5 "$err" | sed 's/^/  err: /'; failures=$((failures + 1)); }
-ranks() { local n=$1; shift; timeout 120 mpirun --allow-run-as-root --oversubscribe -n "$n" "$@" >"$out" 2>"$err" </dev/null; }
-warns() { grep -qF -- "$1" "$err" || fail "$last: stderr lacks '$1'"; }
-# The losses and norms of every step, without the times.
-losses() { sed 's/, "tokens_per_s.*//' "$1/metrics.jsonl"; }
-same() { # folder, folder: everything that was learnt
-  losses "$1" >"$work/l1"; losses "$2" >"$work/l2"
-  [ -s "$work/l1" ] && cmp -s "$work/l1" "$work/l2" || fail "$last: metrics differ"
-  local files=0 f g
-  for f in model.safetensors adapter_model.safetensors checkpoint-*/state.safetensors checkpoint-*/manifest.json; do
-    for g in "$1"/$f; do
-      [ -e "$g" ] || continue
-      files=$((files + 1))
-      cmp -s "$g" "$2/${g#"$1"/}" || fail "$last: ${g#"$1"/} differs"
-    done
-  done
-  [ "$files" -ge 3 ] || fail "$last: $files files to compare"
-}
+# shellcheck disable=SC2046,SC2015,SC2010,SC2154
+. "$(dirname "$0")/ranks.inc.sh"
+launcher=mpi
 # The processes of snug below an mpirun, in order of rank.
 children() { pgrep -P "$1" -x snug; }
-await() { for _ in $(seq 200); do [ -s "$1" ] && return 0; sleep 0.1; done; fail "$last: $1 does not come"; return 1; }
-
-# 13 rows: on 4 ranks the last step of an epoch has ranks without a row.
-for i in $(seq 13); do
-  echo '{"messages": [{"role": "user", "content": "What is plan '"$i"'?"}, {"role": "assistant", "content": "The bill of '$((i * i))', and what it costs."}]}'
-done >"$work/rows.jsonl"
-train() { echo train "$model" --data "$work/rows.jsonl" --cutoff-len 64 --learning-rate 0.01 --threads 1; }
 
 # ---- the same bits ----
 compare() { # ranks, options...
@@ -131,7 +96,7 @@ fi
 last='a rank with other options'
 timeout 60 mpirun --allow-run-as-root --oversubscribe -n 1 "$snug" $(train) --out "$work/other" : -n 1 "$snug" $(train) --out "$work/other" --seed 7 >"$out" 2>"$err" </dev/null &&
   fail "$last: status 0"
-warns 'rank 1 has another job than rank 0'
+warns 'rank 1 has another seed than rank 0 (here: 42)'
 
 last='a rank that does not see the folder'
 timeout 60 mpirun --allow-run-as-root --oversubscribe -n 1 "$snug" $(train) --out "$work/here" : -n 1 "$snug" $(train) --out "$work/there" >"$out" 2>"$err" </dev/null &&
@@ -145,6 +110,7 @@ warns 'a rank each'
 last='torchrun without MPI'
 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=localhost "$snug" $(train) --out "$work/none" >"$out" 2>"$err" </dev/null && fail "$last: status 0"
 warns 'WORLD_SIZE says that this is rank 1 of 2 processes: MPI sees rank 0 of 1'
+warns 'MASTER_ADDR and MASTER_PORT say where to join'
 last='a rank that cannot be'
 RANK=2 WORLD_SIZE=2 "$snug" $(train) --out "$work/none" >"$out" 2>"$err" </dev/null && fail "$last: status 0"
 warns 'RANK is 2 and WORLD_SIZE is 2'
@@ -152,5 +118,4 @@ last='no module'
 SNUG_MPI_MODULE=$work/absent.so RANK=0 WORLD_SIZE=2 "$snug" $(train) --out "$work/none" >"$out" 2>"$err" </dev/null && fail "$last: status 0"
 warns 'this build has no MPI to join them'
 
-[ $failures -eq 0 ] && echo 'mpi: all as expected'
-exit $((failures > 0))
+ends mpi

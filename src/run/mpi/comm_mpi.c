@@ -259,7 +259,7 @@ __attribute__((visibility("default"))) const char *snug_mpi_open(int rank, int s
     if (provided < MPI_THREAD_SERIALIZED) return "this MPI gives threads no turn (MPI_THREAD_SERIALIZED)";
     if (seen_rank != rank || seen_size != size) {
         snprintf(text, 256,
-                 "MPI sees rank %d of %d. Ranks are joined by MPI, so mpirun or srun --mpi=pmix has to start them; torchrun does not",
+                 "MPI sees rank %d of %d. mpirun or srun --mpi=pmix has to start the ranks; without MPI, MASTER_ADDR and MASTER_PORT say where to join",
                  seen_rank, seen_size);
         return text;
     }
