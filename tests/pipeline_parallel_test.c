@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <stdlib.h>
-#include "base/str.h"
 
 #include "engine/session.h"
+#include "graph/op.h"
+#include "passes/pipeline_parallel.h"
 #include "plan/cluster.h"
 #include "support/tiny.h"
 
@@ -25,7 +25,7 @@ typedef struct world {
 
 /* Values that training leaves, of every weight. */
 typedef struct outcome {
-    double loss[STEPS];
+    double loss[STEPS], evaluated;
     float norm[STEPS];
     float *weights;
     size_t n;
@@ -53,7 +53,6 @@ static void plan_world(world *w, const sn_model_config *model, const char *devic
         sn_plan_request request = {.device = s->device.shape, .reuse = true, .rank = r};
         assert_ok(sn_plan_make(s->job, &request, &w->plans[r]));
     }
-    if (getenv("SHOW")) for (int r = 0; r < ranks; r++) { sn_str t = {0}; sn_program_print(&w->plans[r]->programs[0].program, &t); printf("rank %d\n%s\n", r, t.data); }
     sn_plan_request all = {.device = s->device.shape, .reuse = true};
     sn_plan *largest;
     assert_ok(sn_plan_cluster(s->job, &all, &largest));
@@ -173,11 +172,16 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
             if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step]) fail_msg("%s: rank %d has another norm", options, r);
     }
     keep_weights(&w, out);
+    w.program = sn_job_role_index(job, SN_ROLE_EVALUATE);
+    fill(&w, model->vocab_size, 0, 0, 0);
+    sum_of_losses(&w, true);
+    sn_team_run(w.team, ranks, run_rank, &w);
+    out->evaluated = sum_of_losses(&w, false);
     close_world(&w);
 }
 
 static double largest_difference(const outcome *a, const outcome *b) {
-    double most = 0;
+    double most = fabs(a->evaluated / b->evaluated - 1);
     assert_int_equal(a->n, b->n);
     for (int i = 0; i < STEPS; i++) {
         most = fmax(most, fabs(a->loss[i] / b->loss[i] - 1));
@@ -251,8 +255,185 @@ static void with_others(void **state) {
     check(false, 2, 1, 4, "optimizer=adamw_8bit max_grad_norm=0.1", "pipeline_parallel_size=2", 0);
 }
 
+/* Another family, whose table of positions stands before the blocks too. */
+static void gpt2(void **state) {
+    (void)state;
+    sn_model_config config = tiny_gpt2();
+    config.num_layers = 4;
+    outcome one = {0}, stages = {0};
+    train(&config, 1, "threads=1 gradient_accumulation_steps=4", &one);
+    train(&config, 4, "threads=1 gradient_accumulation_steps=4 pipeline_parallel_size=4", &stages);
+    assert_true(largest_difference(&stages, &one) <= 1e-5);
+    sn_free(one.weights);
+    sn_free(stages.weights);
+}
+
+/* ---- The schedule ---- */
+
+static void check_schedule(const sn_pipeline *p) {
+    int chunks = sn_pipeline_chunks(p);
+    int64_t M = p->micro_batches;
+    size_t n = 2 * (size_t)M * (size_t)chunks;
+    sn_pipeline_unit *units = sn_alloc(n * sizeof *units);
+    bool *done[2] = {sn_alloc_zero(n, 1), sn_alloc_zero(n, 1)};
+    int64_t next[64] = {0}, alive[MOST] = {0}, most[MOST] = {0};
+    assert_true(units && done[0] && done[1] && chunks <= 64);
+    assert_ok(sn_pipeline_schedule(p, units));
+    for (size_t k = 0; k < n; k++) {
+        sn_pipeline_unit u = units[k];
+        int stage = u.chunk % p->stages;
+        int64_t at = u.chunk * M + u.micro;
+        assert_false(done[u.backward][at]);
+        if (!u.backward) assert_true(u.chunk == 0 || done[0][at - M]);
+        else assert_true(done[0][at] && (u.chunk == chunks - 1 || done[1][at + M]) && next[u.chunk]++ == u.micro); /* gradients add up in order */
+        done[u.backward][at] = true;
+        alive[stage] += u.backward ? -1 : 1;
+        if (alive[stage] > most[stage]) most[stage] = alive[stage];
+    }
+    for (int s = 0; s < p->stages; s++) {
+        int64_t bound = p->stages - s, all = M * p->turns;
+        if (p->turns > 1) bound = 2 * (p->stages - s - 1) + (p->turns - 1) * p->stages + 1;
+        if (p->gpipe || bound > all) bound = all;
+        if (most[s] != bound) fail_msg("%d stages, %d turns, %d micro-batches: stage %d has %d alive, wanted %d", p->stages, p->turns, (int)M, s, (int)most[s], (int)bound);
+    }
+    sn_free(units);
+    sn_free(done[0]);
+    sn_free(done[1]);
+}
+
+/* Parts come in the order of what they need; a stage keeps as few micro-batches alive as its schedule says. */
+static void schedules(void **state) {
+    (void)state;
+    for (int stages = 2; stages <= MOST; stages++)
+        for (int turns = 1; turns <= 4; turns++)
+            for (int64_t M = 1; M <= 33; M++)
+                for (int gpipe = 0; gpipe < 2; gpipe++)
+                    if (turns == 1 || M % stages == 0)
+                        check_schedule(&(sn_pipeline){.stages = stages, .turns = turns, .layers = 64, .micro_batches = M, .gpipe = gpipe});
+}
+
+/* ---- The plan ---- */
+
+/* The most bytes of activations alive at once in the program that trains. */
+static uint64_t activations(const sn_plan *plan) {
+    uint64_t most = 0;
+    for (uint32_t k = 0; k < plan->programs[0].program.count; k++) {
+        uint64_t live = 0;
+        for (size_t i = 0; i < plan->programs[0].n_lives; i++) {
+            const sn_life *l = &plan->programs[0].lives[i];
+            if (l->class_of == SN_CLASS_ACTIVATIONS && l->first <= k && k <= l->last) live += l->bytes;
+        }
+        if (live > most) most = live;
+    }
+    return most;
+}
+
+/* Eight micro-batches over four stages: stage s keeps 4 - s of them, all eight where all go forward first. */
+static void activations_fall(void **state) {
+    (void)state;
+    sn_model_config config = four_blocks(false);
+    world one, all;
+    uint64_t held[2][4], single;
+    plan_world(&one, &config, "null", 4, "threads=1 recompute=none gradient_accumulation_steps=8 pipeline_parallel_size=4");
+    plan_world(&all, &config, "null", 4, "threads=1 recompute=none gradient_accumulation_steps=8 pipeline_parallel_size=4 pipeline_schedule=gpipe");
+    for (int s = 0; s < 4; s++) {
+        held[0][s] = activations(one.plans[s]);
+        held[1][s] = activations(all.plans[s]);
+    }
+    close_world(&one);
+    close_world(&all);
+    plan_world(&one, &config, "null", 1, "threads=1 recompute=none gradient_accumulation_steps=8");
+    single = activations(one.plans[0]) / 4; /* of one block */
+    close_world(&one);
+    for (int s = 0; s < 3; s++) { /* the last one has the head's too */
+        double blocks = (double)held[0][s] / (double)single, flushed = (double)held[1][s] / (double)single;
+        if (blocks > 4 - s + 0.8 || blocks < 4 - s - 0.5 || flushed < 7) fail_msg("stage %d keeps %.2f micro-batches, %.2f when all go first", s, blocks, flushed);
+    }
+}
+
+/* What a stage holds is its blocks', and the ends' tables. */
+static void bytes_fall(void **state) {
+    (void)state;
+    sn_model_config config = four_blocks(true);
+    world one, four;
+    plan_world(&one, &config, "null", 1, "threads=1 gradient_accumulation_steps=4");
+    plan_world(&four, &config, "null", 4, "threads=1 gradient_accumulation_steps=4 pipeline_parallel_size=4");
+    const sn_job *job = four.s.job;
+    for (int s = 0; s < 4; s++)
+        for (size_t p = 0; p < job->n_persistent; p++) {
+            const sn_persistent *e = &job->persistent[p];
+            bool table = !strncmp(e->name, "model.embed_tokens", 18), norm = !strncmp(e->name, "model.norm", 10);
+            bool here = table ? s == 0 || s == 3 : norm || !strcmp(e->name, "loss") ? s == 3 : e->layer < 0 || e->layer == s;
+            if (sn_job_find(one.s.job, e->name) == SN_NONE || (four.plans[s]->persistent[p].count > 0) != here)
+                fail_msg("%s at stage %d: %d elements", e->name, s, (int)four.plans[s]->persistent[p].count);
+        }
+    int forward = 0;
+    const sn_program *program = &four.plans[1]->programs[0].program;
+    for (uint32_t k = 0; k < program->count; k++) forward += !strcmp(program->instrs[k].op, "attention") && !strcmp(program->instrs[k].made_by, "model");
+    assert_int_equal(forward, 4); /* of its own block alone */
+    close_world(&one);
+    close_world(&four);
+}
+
+static sn_instr *sent(const sn_plan *plan, int number) {
+    const sn_program *p = &plan->programs[0].program;
+    for (uint32_t k = 0; k < p->count; k++)
+        if (p->instrs[k].queue == SN_QUEUE_COMM && p->instrs[k].from >= 0 && !number--) return &p->instrs[k];
+    fail_msg("too few sends");
+    return NULL;
+}
+
+/* Two stages that do not come to the same send, or not with the same bytes, are found before anything runs. */
+static void a_wrong_order_is_found(void **state) {
+    (void)state;
+    sn_model_config config = four_blocks(false);
+    world w;
+    plan_world(&w, &config, "null", 2, "threads=1 gradient_accumulation_steps=4 pipeline_parallel_size=2");
+    assert_ok(sn_plan_compare_collectives(w.plans[0], w.plans[1]));
+    sn_instr *a = sent(w.plans[1], 2), *b = sent(w.plans[1], 1), kept = *a;
+    assert_true(a->from != b->from); /* one forward, one backward */
+    *a = *b;
+    *b = kept;
+    assert_int_equal(sn_plan_compare_collectives(w.plans[0], w.plans[1]), SN_ERR_PLAN);
+    if (!strstr(sn_error_text(), "ranks 0 and 1 would wait for each other for ever in program step") || !strstr(sn_error_text(), "send_recv"))
+        fail_msg("'%s'", sn_error_text());
+    kept = *a;
+    *a = *b;
+    *b = kept;
+    assert_ok(sn_plan_compare_collectives(w.plans[0], w.plans[1]));
+    sn_arg *x = a->in[0].arena == SN_NO_ARENA ? &a->out[0] : &a->in[0];
+    x->shape.d[0]++;
+    assert_int_equal(sn_plan_compare_collectives(w.plans[0], w.plans[1]), SN_ERR_PLAN);
+    x->shape.d[0]--;
+    close_world(&w);
+}
+
+static void refused(const char *options, int ranks, const char *word) {
+    sn_model_config config = four_blocks(false);
+    sn_session s = {.ranks = ranks};
+    sn_options *recipe = tiny_recipe(options);
+    sn_training_shape shape = {.tokens = 16};
+    assert_ok(sn_device_find("null", 1, &s.device));
+    sn_status status = sn_session_mesh(&s, recipe);
+    if (status == SN_OK) status = sn_job_for_training(&config, NULL, &shape, recipe, &s.cluster, NULL, &s.job);
+    if (status == SN_OK || !strstr(sn_error_text(), word)) fail_msg("%s: '%s' lacks '%s'", options, sn_error_text(), word);
+    sn_options_close(recipe);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    refused("pipeline_parallel_size=8", 8, "4 blocks are too few");
+    refused("pipeline_parallel_size=2 virtual_pipeline_size=4 gradient_accumulation_steps=2", 2, "4 blocks are too few for 8 runs");
+    refused("pipeline_parallel_size=2 virtual_pipeline_size=2 gradient_accumulation_steps=3", 2, "groups of 2");
+    refused("pipeline_parallel_size=3", 4, "pipeline_parallel_size is 3, which does not divide 4 ranks");
+    refused("virtual_pipeline_size=2", 1, "needs pipeline_parallel_size");
+    refused("pipeline_parallel_size=4 recompute=every:3 gradient_accumulation_steps=4", 4, "has to lie on one stage");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tied), cmocka_unit_test(untied), cmocka_unit_test(tied), cmocka_unit_test(with_data_parallel), cmocka_unit_test(interleaved),
-                                       cmocka_unit_test(with_others)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules), cmocka_unit_test(untied), cmocka_unit_test(tied), cmocka_unit_test(with_data_parallel),
+                                       cmocka_unit_test(interleaved), cmocka_unit_test(with_others), cmocka_unit_test(gpt2),
+                                       cmocka_unit_test(activations_fall), cmocka_unit_test(bytes_fall), cmocka_unit_test(a_wrong_order_is_found),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

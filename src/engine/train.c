@@ -32,6 +32,7 @@ static sn_status open_ranks(sn_training *t) {
         s.rank = t->first + r;
         if (r) SN_TRY(sn_session_plan(&s));
         t->plans[r] = s.plan;
+        t->summary->planned_bytes += s.plan->bill.total;
         sn_status status = sn_session_open(&s, t->recipe, adapter, t->comms ? &t->comms[r] : t->world.comm);
         t->runs[r] = s.run;
         SN_TRY(status);
@@ -277,7 +278,6 @@ static sn_status run_training(sn_training *t, const char *data) {
     t->rows_ranks = t->session.cluster.mesh.size[SN_MESH_DP];
     t->first = t->summary->rank = t->world.rank;
     t->here = t->world.comm ? 1 : t->ranks;
-    t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->here;
     if (!t->world.rank && t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, t->session.plan);
     t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");
     t->accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps");

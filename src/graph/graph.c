@@ -68,7 +68,7 @@ sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role) {
         no_memory();
         return NULL;
     }
-    *g = (sn_graph){.name = copy, .role = role, .job = job, .made_by = "model", .layer = -1, .insert_at = SIZE_MAX, .micro_batches = 1};
+    *g = (sn_graph){.name = copy, .role = role, .job = job, .made_by = "model", .layer = -1, .insert_at = SIZE_MAX, .micro_batches = 1, .times = 1};
     return job->graphs[job->n_graphs++] = g;
 }
 

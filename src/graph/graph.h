@@ -147,6 +147,7 @@ typedef struct sn_graph {
     const char *name; /* program name */
     sn_role role;
     int micro_batches; /* of which one run takes the inputs: "ids", "ids.1", ... */
+    int64_t times;     /* that a step runs it */
     struct sn_job *job;
     sn_value *values;
     size_t n_values, cap_values;

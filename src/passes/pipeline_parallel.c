@@ -139,7 +139,8 @@ static sn_status share_gradients(sn_graph *g) {
 static sn_status read_options(const sn_job *job, const sn_options *recipe, sn_pipeline *p) {
     p->turns = (int)sn_options_int(recipe, "virtual_pipeline_size");
     p->gpipe = !strcmp(sn_options_string(recipe, "pipeline_schedule"), "gpipe");
-    p->micro_batches = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT) < 0 ? 1 : sn_options_int(recipe, "gradient_accumulation_steps");
+    int later = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
+    p->micro_batches = later < 0 ? 1 : 1 + job->graphs[later]->times;
     for (size_t i = 0; i < job->n_persistent; i++)
         if (job->persistent[i].layer >= p->layers) p->layers = job->persistent[i].layer + 1;
     if (p->turns > p->layers || sn_pipeline_chunks(p) > p->layers)
