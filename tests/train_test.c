@@ -394,6 +394,19 @@ static void nan_guard(void **state) {
     }
 }
 
+/* Where updates are made before all gradients are known, a NaN cannot be skipped: the run ends, and finite weights are left. */
+static void nan_without_a_guard(void **state) {
+    (void)state;
+    trained t;
+    training_rows(training_path("late.jsonl"), 8);
+    training_altered(TINY_LLAMA, training_path("late"), "model.layers.1.mlp.up_proj.weight", make_nan);
+    training_run(training_path("late"), "max_steps=40 gradient_release=on max_grad_norm=0", training_path("late.jsonl"), training_path("late-out"), NULL, &t);
+    assert_int_equal(t.status, SN_ERR_NUMERIC);
+    if (!strstr(t.error, "step 1: a gradient is not finite") || !strstr(t.error, "last checkpoint")) fail_msg("'%s'", t.error);
+    assert_int_equal(t.summary.steps, 0);
+    assert_false(sn_path_exists(training_path("late-out/model.safetensors")));
+}
+
 static void norm_is_before_clipping(void **state) {
     (void)state;
     trained free_run, clipped, two;
@@ -503,7 +516,7 @@ int main(void) {
         cmocka_unit_test(overflow_of_fp16),
         cmocka_unit_test(skipped_steps_are_not_counted),
         cmocka_unit_test(small_steps_in_bf16_add_up),
-        cmocka_unit_test(nan_guard),
+        cmocka_unit_test(nan_guard), cmocka_unit_test(nan_without_a_guard),
         cmocka_unit_test(norm_is_before_clipping),
         cmocka_unit_test(lora_under_recompute),
         cmocka_unit_test(everything_dropped),

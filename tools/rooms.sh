@@ -17,6 +17,9 @@ src/engine/train.c:precision                     # fp16 needs the engine's dynam
 src/api/train.c:precision                        # which of the machine's peaks the share is of
 src/passes/backward.c:precision                  # form of gradients at rest
 src/passes/backward.c:gradient_dtype
+src/passes/gradient_release.c:max_grad_norm      # what it cannot be combined with
+src/passes/gradient_release.c:precision
+src/passes/gradient_release.c:gradient_accumulation_steps
 src/passes/quantise.c:qlora                      # LoRA on a quantised base
 LIST
 )

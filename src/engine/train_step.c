@@ -191,6 +191,9 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     t->counters.batch_step++;
     t->counters.tokens += *tokens;
     t->counters.cursor = t->cursor;
+    if (!applied && clip[3] != 0) /* the updates were made before */
+        return sn_fail(SN_ERR_NUMERIC, "step %lld: a gradient is not finite (loss %g), and other parameters have been updated before it was known: go on from the last checkpoint",
+                       (long long)t->counters.batch_step, t->step_loss);
     if (!applied) return after_skip(t);
     after_update(t);
     return SN_OK;

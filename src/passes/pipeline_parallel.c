@@ -13,7 +13,7 @@
 #include "ops/send_recv/send_recv.h"
 
 static const sn_option options[] = {
-    {.key = "pipeline_parallel_size", .often = true, .aliases = "pp,pipeline_parallel", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N",
+    {.key = "pipeline_parallel_size", .aliases = "pp,pipeline_parallel", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N",
      .help = "stages of blocks, on ranks of their own", .has_least = true, .least = 1},
     {.key = "virtual_pipeline_size", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .has_least = true, .least = 1,
      .help = "runs of blocks a stage, which interleave: shorter waits, more alive"},

@@ -18,6 +18,7 @@ const sn_op sn_op_clip_factor = {.name = "clip_factor",
                                  .min_in = 2,
                                  .max_in = 2,
                                  .n_out = 1,
+                                 .int_attrs = {"late"},
                                  .float_attrs = {"max_norm"},
                                  .shape = shape,
                                  .kernels = {sn_clip_factor_cpu}};

@@ -19,7 +19,7 @@ static void clip_factor_run(const sn_call *c) {
     clip[SN_CLIP_FACTOR] = finite ? (float)factor : 0.0f;
     clip[SN_CLIP_APPLIED] = finite ? 1.0f : 0.0f;
     clip[SN_CLIP_NORM] = (float)norm; /* before clipping */
-    clip[3] = 0.0f;
+    clip[SN_CLIP_LATE] = c->attrs.i[SN_CLIP_FACTOR_LATE] ? 1.0f : 0.0f;
 }
 
 SN_ONE_KERNEL(sn_clip_factor_cpu, "reference", SN_CPU_REFERENCE, NULL, clip_factor_run);

@@ -7,7 +7,7 @@
 
 /* Slots of `hyper` and `clip`: what the engine and clip_factor tell an update. */
 enum { SN_HYPER_LR, SN_HYPER_BC1, SN_HYPER_BC2, SN_HYPER_INV_LOSS_SCALE, SN_HYPER_STEP, SN_HYPER_SEED_LO, SN_HYPER_SEED_HI };
-enum { SN_CLIP_FACTOR, SN_CLIP_APPLIED, SN_CLIP_NORM };
+enum { SN_CLIP_FACTOR, SN_CLIP_APPLIED, SN_CLIP_NORM, SN_CLIP_LATE /* updates were made before the norm was known */ };
 
 /* Random words for rounding one tensor of a parameter: role 0 is the weight, 1 and 2 its states. */
 static inline sn_random sn_update_random(const float *hyper, int64_t parameter, int role) {
