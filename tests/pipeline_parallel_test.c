@@ -169,7 +169,8 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
         out->loss[step] = sum_of_losses(&w, false);
         out->norm[step] = ((const float *)sn_run_io(w.runs[0], updating, "clip", 0, NULL))[2];
         for (int r = 1; r < ranks; r++)
-            if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step]) fail_msg("%s: rank %d has another norm", options, r);
+            if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step])
+                fail_msg("%s: rank %d has another norm", options, r);
     }
     keep_weights(&w, out);
     w.program = sn_job_role_index(job, SN_ROLE_EVALUATE);
@@ -202,8 +203,8 @@ static void check(bool tied, int ranks, int dp, int accumulation, const char *bo
     train(&config, ranks, options, &stages);
     double most = largest_difference(&stages, &one);
     if (!(most <= tolerance))
-        fail_msg("%d ranks, %s: differs by %g from one (%d data-parallel); losses %.9g, %.9g; norms %.9g, %.9g", ranks, options, most, dp, stages.loss[0],
-                 one.loss[0], (double)stages.norm[0], (double)one.norm[0]);
+        fail_msg("%d ranks, %s: differs by %g from one (%d data-parallel); losses %.9g, %.9g; norms %.9g, %.9g", ranks, options, most, dp,
+                 stages.loss[0], one.loss[0], (double)stages.norm[0], (double)one.norm[0]);
     assert_true(isfinite(one.loss[0]) && one.loss[STEPS - 1] != one.loss[0]);
     sn_free(one.weights);
     sn_free(stages.weights);
@@ -261,9 +262,11 @@ static void gpt2(void **state) {
     sn_model_config config = tiny_gpt2();
     config.num_layers = 4;
     outcome one = {0}, stages = {0};
-    train(&config, 1, "threads=1 gradient_accumulation_steps=4", &one);
-    train(&config, 4, "threads=1 gradient_accumulation_steps=4 pipeline_parallel_size=4", &stages);
-    assert_true(largest_difference(&stages, &one) <= 1e-5);
+    /* gradients that are zero but for rounding (of key biases) would be blown up by adamw */
+    train(&config, 1, "threads=1 gradient_accumulation_steps=4 optimizer=sgd momentum=0.9", &one);
+    train(&config, 4, "threads=1 gradient_accumulation_steps=4 optimizer=sgd momentum=0.9 pipeline_parallel_size=4", &stages);
+    double most = largest_difference(&stages, &one);
+    if (!(most <= 1e-5)) fail_msg("differs by %g", most);
     sn_free(one.weights);
     sn_free(stages.weights);
 }
@@ -285,7 +288,9 @@ static void check_schedule(const sn_pipeline *p) {
         int64_t at = u.chunk * M + u.micro;
         assert_false(done[u.backward][at]);
         if (!u.backward) assert_true(u.chunk == 0 || done[0][at - M]);
-        else assert_true(done[0][at] && (u.chunk == chunks - 1 || done[1][at + M]) && next[u.chunk]++ == u.micro); /* gradients add up in order */
+        else
+            assert_true(done[0][at] && (u.chunk == chunks - 1 || done[1][at + M]) &&
+                        next[u.chunk]++ == u.micro); /* gradients add up in order */
         done[u.backward][at] = true;
         alive[stage] += u.backward ? -1 : 1;
         if (alive[stage] > most[stage]) most[stage] = alive[stage];
@@ -294,7 +299,9 @@ static void check_schedule(const sn_pipeline *p) {
         int64_t bound = p->stages - s, all = M * p->turns;
         if (p->turns > 1) bound = 2 * (p->stages - s - 1) + (p->turns - 1) * p->stages + 1;
         if (p->gpipe || bound > all) bound = all;
-        if (most[s] != bound) fail_msg("%d stages, %d turns, %d micro-batches: stage %d has %d alive, wanted %d", p->stages, p->turns, (int)M, s, (int)most[s], (int)bound);
+        if (most[s] != bound)
+            fail_msg("%d stages, %d turns, %d micro-batches: stage %d has %d alive, wanted %d", p->stages, p->turns, (int)M, s,
+                     (int)most[s], (int)bound);
     }
     sn_free(units);
     sn_free(done[0]);
@@ -335,7 +342,8 @@ static void activations_fall(void **state) {
     world one, all;
     uint64_t held[2][4], single;
     plan_world(&one, &config, "null", 4, "threads=1 recompute=none gradient_accumulation_steps=8 pipeline_parallel_size=4");
-    plan_world(&all, &config, "null", 4, "threads=1 recompute=none gradient_accumulation_steps=8 pipeline_parallel_size=4 pipeline_schedule=gpipe");
+    plan_world(&all, &config, "null", 4,
+               "threads=1 recompute=none gradient_accumulation_steps=8 pipeline_parallel_size=4 pipeline_schedule=gpipe");
     for (int s = 0; s < 4; s++) {
         held[0][s] = activations(one.plans[s]);
         held[1][s] = activations(all.plans[s]);
@@ -347,7 +355,8 @@ static void activations_fall(void **state) {
     close_world(&one);
     for (int s = 0; s < 3; s++) { /* the last one has the head's too */
         double blocks = (double)held[0][s] / (double)single, flushed = (double)held[1][s] / (double)single;
-        if (blocks > 4 - s + 0.8 || blocks < 4 - s - 0.5 || flushed < 7) fail_msg("stage %d keeps %.2f micro-batches, %.2f when all go first", s, blocks, flushed);
+        if (blocks > 4 - s + 0.8 || blocks < 4 - s - 0.5 || flushed < 7)
+            fail_msg("stage %d keeps %.2f micro-batches, %.2f when all go first", s, blocks, flushed);
     }
 }
 
@@ -369,7 +378,8 @@ static void bytes_fall(void **state) {
         }
     int forward = 0;
     const sn_program *program = &four.plans[1]->programs[0].program;
-    for (uint32_t k = 0; k < program->count; k++) forward += !strcmp(program->instrs[k].op, "attention") && !strcmp(program->instrs[k].made_by, "model");
+    for (uint32_t k = 0; k < program->count; k++)
+        forward += !strcmp(program->instrs[k].op, "attention") && !strcmp(program->instrs[k].made_by, "model");
     assert_int_equal(forward, 4); /* of its own block alone */
     close_world(&one);
     close_world(&four);
@@ -395,7 +405,8 @@ static void a_wrong_order_is_found(void **state) {
     *a = *b;
     *b = kept;
     assert_int_equal(sn_plan_compare_collectives(w.plans[0], w.plans[1]), SN_ERR_PLAN);
-    if (!strstr(sn_error_text(), "ranks 0 and 1 would wait for each other for ever in program step") || !strstr(sn_error_text(), "send_recv"))
+    if (!strstr(sn_error_text(), "ranks 0 and 1 would wait for each other for ever in program step") ||
+        !strstr(sn_error_text(), "send_recv"))
         fail_msg("'%s'", sn_error_text());
     kept = *a;
     *a = *b;
@@ -431,9 +442,11 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules), cmocka_unit_test(untied), cmocka_unit_test(tied), cmocka_unit_test(with_data_parallel),
-                                       cmocka_unit_test(interleaved), cmocka_unit_test(with_others), cmocka_unit_test(gpt2),
-                                       cmocka_unit_test(activations_fall), cmocka_unit_test(bytes_fall), cmocka_unit_test(a_wrong_order_is_found),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules),   cmocka_unit_test(untied),
+                                       cmocka_unit_test(tied),        cmocka_unit_test(with_data_parallel),
+                                       cmocka_unit_test(interleaved), cmocka_unit_test(with_others),
+                                       cmocka_unit_test(gpt2),        cmocka_unit_test(activations_fall),
+                                       cmocka_unit_test(bytes_fall),  cmocka_unit_test(a_wrong_order_is_found),
                                        cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

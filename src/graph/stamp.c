@@ -7,7 +7,8 @@
 static sn_vid stamp_value(sn_graph *to, const sn_value *v, const char *suffix, const sn_nid *node_of) {
     if (v->persistent != SN_NONE) {
         sn_vid own = sn_use_persistent(to, v->persistent);
-        if (own != SN_NONE && v->producer != SN_NONE && to->values[own].producer == SN_NONE) to->values[own].producer = node_of[v->producer];
+        if (own != SN_NONE && v->producer != SN_NONE && to->values[own].producer == SN_NONE)
+            to->values[own].producer = node_of[v->producer];
         return own;
     }
     if (v->input) {
@@ -48,7 +49,8 @@ sn_status sn_graph_stamp(sn_graph *to, const sn_graph *from, const char *suffix)
         const sn_value *x = &from->values[v];
         bool gone = x->producer != SN_NONE && x->persistent == SN_NONE && node_of[x->producer] == SN_NONE;
         value_of[v] = gone ? SN_NONE : stamp_value(to, x, suffix, node_of);
-        if (!gone && value_of[v] == SN_NONE) s = to->status != SN_OK ? to->status : sn_fail(SN_ERR_NO_MEMORY, "cannot append %s to %s", from->name, to->name);
+        if (!gone && value_of[v] == SN_NONE)
+            s = to->status != SN_OK ? to->status : sn_fail(SN_ERR_NO_MEMORY, "cannot append %s to %s", from->name, to->name);
     }
     if (s == SN_OK) s = stamp_nodes(to, from, node_of, value_of);
     sn_free(node_of);

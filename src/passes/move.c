@@ -3,7 +3,7 @@
  *   form -> form            cast                      whole -> shard     view (no bytes moved): flat, or of rows
  *   host <-> device         copy                      partial -> shard   reduce_scatter
  *   disk <-> host           fetch, store              shard -> whole     all_gather
- *   at(i) -> at(j)          send_recv                 partial -> whole   reduce_scatter + all_gather
+ *   at(i) -> at(j)          send_recv                partial -> whole   reduce_scatter + all_gather
  *
  * What an op changes in a shard of a value that rests whole is gathered into that value again behind it. Of a value that is
  * used by slice, the slice alone is moved. A moved copy is shared by the uses that follow in the same block; what was sent is, by

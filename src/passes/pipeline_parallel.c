@@ -12,13 +12,26 @@
 #include "graph/op.h"
 #include "ops/send_recv/send_recv.h"
 
-static const sn_option options[] = {
-    {.key = "pipeline_parallel_size", .aliases = "pp,pipeline_parallel", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N",
-     .help = "stages of blocks, on ranks of their own", .has_least = true, .least = 1},
-    {.key = "virtual_pipeline_size", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .has_least = true, .least = 1,
-     .help = "runs of blocks a stage, which interleave: shorter waits, more alive"},
-    {.key = "pipeline_schedule", .kind = SN_OPTION_CHOICE, .choices = "1f1b,gpipe", .default_text = "1f1b",
-     .help = "one forward, one backward in turn; or all forward first"}};
+static const sn_option options[] = {{.key = "pipeline_parallel_size",
+                                     .aliases = "pp,pipeline_parallel",
+                                     .kind = SN_OPTION_INT,
+                                     .default_text = "1",
+                                     .metavar = "N",
+                                     .help = "stages of blocks, on ranks of their own",
+                                     .has_least = true,
+                                     .least = 1},
+                                    {.key = "virtual_pipeline_size",
+                                     .kind = SN_OPTION_INT,
+                                     .default_text = "1",
+                                     .metavar = "N",
+                                     .has_least = true,
+                                     .least = 1,
+                                     .help = "runs of blocks a stage, which interleave: shorter waits, more alive"},
+                                    {.key = "pipeline_schedule",
+                                     .kind = SN_OPTION_CHOICE,
+                                     .choices = "1f1b,gpipe",
+                                     .default_text = "1f1b",
+                                     .help = "one forward, one backward in turn; or all forward first"}};
 
 static int stage_of(const sn_pipeline *p, int32_t layer) { return sn_pipeline_chunk(p, layer) % p->stages; }
 
@@ -144,12 +157,14 @@ static sn_status read_options(const sn_job *job, const sn_options *recipe, sn_pi
     for (size_t i = 0; i < job->n_persistent; i++)
         if (job->persistent[i].layer >= p->layers) p->layers = job->persistent[i].layer + 1;
     if (p->turns > p->layers || sn_pipeline_chunks(p) > p->layers)
-        return sn_fail(SN_ERR_PLAN, "pipeline_parallel_size %d, virtual_pipeline_size %d: the model's %lld blocks are too few for %lld runs of blocks", p->stages,
-                       p->turns, (long long)p->layers, (long long)p->stages * p->turns);
+        return sn_fail(SN_ERR_PLAN,
+                       "pipeline_parallel_size %d, virtual_pipeline_size %d: the model's %lld blocks are too few for %lld runs of blocks",
+                       p->stages, p->turns, (long long)p->layers, (long long)p->stages * p->turns);
     if (p->turns > 1 && p->micro_batches % p->stages)
-        return sn_fail(SN_ERR_PLAN, "virtual_pipeline_size %d takes micro-batches in groups of %d, but gradient_accumulation_steps is %lld", p->turns, p->stages,
-                       (long long)p->micro_batches);
-    if (p->micro_batches > INT16_MAX) return sn_fail(SN_ERR_PLAN, "%lld micro-batches are too many for one program", (long long)p->micro_batches);
+        return sn_fail(SN_ERR_PLAN, "virtual_pipeline_size %d takes micro-batches in groups of %d, but gradient_accumulation_steps is %lld",
+                       p->turns, p->stages, (long long)p->micro_batches);
+    if (p->micro_batches > INT16_MAX)
+        return sn_fail(SN_ERR_PLAN, "%lld micro-batches are too many for one program", (long long)p->micro_batches);
     return SN_OK;
 }
 
@@ -159,7 +174,8 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     if (p.stages <= 1) return SN_OK;
     SN_TRY(read_options(job, recipe, &p));
     if (train >= 0 && p.micro_batches < p.stages)
-        sn_warn("%lld micro-batches a step (gradient_accumulation_steps) leave %d pipeline stages idle for most of it", (long long)p.micro_batches, p.stages);
+        sn_warn("%lld micro-batches a step (gradient_accumulation_steps) leave %d pipeline stages idle for most of it",
+                (long long)p.micro_batches, p.stages);
     uint8_t *sides = sn_alloc_zero(job->n_persistent + 1, 1);
     if (!sides) return sn_fail(SN_ERR_NO_MEMORY, "cannot place the weights of a pipeline");
     for (int k = 0; k < job->n_graphs; k++) place_nodes(job->graphs[k], &p, sides);
@@ -172,12 +188,14 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
 static bool turns_alone(const sn_options *r) {
     return sn_options_int(r, "virtual_pipeline_size") > 1 && sn_options_int(r, "pipeline_parallel_size") == 1;
 }
-static const sn_conflict conflicts[] = {{turns_alone, "virtual_pipeline_size divides the stages of a pipeline: it needs pipeline_parallel_size"}};
+static const sn_conflict conflicts[] = {
+    {turns_alone, "virtual_pipeline_size divides the stages of a pipeline: it needs pipeline_parallel_size"}};
 
-const sn_pass sn_pass_pipeline_parallel = {.name = "pipeline_parallel",
-                                           .saves = "blocks, their gradients and states spread over stages, activations of at most as many micro-batches as stages",
-                                           .run = run,
-                                           .options = SN_OPTION_GROUP("Pipeline", options),
-                                           .mesh_key = "pipeline_parallel_size",
-                                           .mesh_axis = SN_MESH_PP,
-                                           SN_PASS_CONFLICTS(conflicts)};
+const sn_pass sn_pass_pipeline_parallel = {
+    .name = "pipeline_parallel",
+    .saves = "blocks, their gradients and states spread over stages, activations of at most as many micro-batches as stages",
+    .run = run,
+    .options = SN_OPTION_GROUP("Pipeline", options),
+    .mesh_key = "pipeline_parallel_size",
+    .mesh_axis = SN_MESH_PP,
+    SN_PASS_CONFLICTS(conflicts)};

@@ -14,10 +14,14 @@ static sn_status find_parts(const sn_graph *g, const sn_pipeline *p, size_t *sta
     for (size_t k = 0; k < g->n_order; k++) {
         const sn_node *n = &g->nodes[g->order[k]];
         int part = n->phase == SN_PHASE_FORWARD ? 0 : chunks;
-        if (n->layer >= 0) part = n->phase == SN_PHASE_FORWARD ? sn_pipeline_chunk(p, n->layer) : 2 * chunks - 1 - sn_pipeline_chunk(p, n->layer);
+        if (n->layer >= 0)
+            part = n->phase == SN_PHASE_FORWARD ? sn_pipeline_chunk(p, n->layer) : 2 * chunks - 1 - sn_pipeline_chunk(p, n->layer);
         if (n->layer >= 0 && part < at)
-            return sn_fail(SN_ERR_PLAN, "%s of block %d belongs to stage %d of the pipeline, but stage %d needs it made again: what is recomputed together has to lie on one stage",
-                           n->name, n->layer, sn_pipeline_chunk(p, n->layer) % p->stages, (at < chunks ? at : 2 * chunks - 1 - at) % p->stages);
+            return sn_fail(SN_ERR_PLAN,
+                           "%s of block %d belongs to stage %d of the pipeline, but stage %d needs it made again: what is recomputed "
+                           "together has to lie on one stage",
+                           n->name, n->layer, sn_pipeline_chunk(p, n->layer) % p->stages,
+                           (at < chunks ? at : 2 * chunks - 1 - at) % p->stages);
         for (; at < part; at++) starts[at + 1] = k;
     }
     for (; at < 2 * chunks; at++) starts[at + 1] = g->n_order;
@@ -63,7 +67,8 @@ static sn_status stamp(sn_graph *g, const sn_graph *next, const sn_graph *update
 }
 
 sn_status sn_pipeline_join(sn_job *job, const sn_pipeline *p) {
-    int train = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT), update = sn_job_role_index(job, SN_ROLE_UPDATE);
+    int train = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT),
+        update = sn_job_role_index(job, SN_ROLE_UPDATE);
     if (train < 0 || next < 0 || update < 0) return SN_OK;
     sn_graph *g = job->graphs[train], *later = job->graphs[next], *last = job->graphs[update];
     size_t *starts = sn_alloc(2 * (2 * (size_t)sn_pipeline_chunks(p) + 1) * sizeof *starts);

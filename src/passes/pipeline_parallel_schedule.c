@@ -24,7 +24,7 @@ static sn_pipeline_unit unit_of(const sn_pipeline *p, int stage, int64_t k) {
 }
 
 typedef struct clock {
-    int64_t *done[2]; /* forward, backward: by chunk, micro-batch: when it ends; -1: it has not begun */
+    int64_t *done[2];     /* forward, backward: by chunk, micro-batch: when it ends; -1: it has not begun */
     int64_t *next, *idle; /* by stage: its next part; from when on it has nothing to do */
 } clock;
 
@@ -64,7 +64,8 @@ static sn_status run_clock(const sn_pipeline *p, clock *c, sn_pipeline_unit *uni
 sn_status sn_pipeline_schedule(const sn_pipeline *p, sn_pipeline_unit *units) {
     size_t parts = (size_t)p->micro_batches * (size_t)sn_pipeline_chunks(p);
     clock c = {{sn_alloc(parts * sizeof(int64_t)), sn_alloc(parts * sizeof(int64_t))},
-               sn_alloc_zero((size_t)p->stages, sizeof(int64_t)), sn_alloc_zero((size_t)p->stages, sizeof(int64_t))};
+               sn_alloc_zero((size_t)p->stages, sizeof(int64_t)),
+               sn_alloc_zero((size_t)p->stages, sizeof(int64_t))};
     sn_status s = c.done[0] && c.done[1] && c.next && c.idle ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a schedule");
     for (size_t i = 0; s == SN_OK && i < parts; i++) c.done[0][i] = c.done[1][i] = -1;
     if (s == SN_OK) s = run_clock(p, &c, units);

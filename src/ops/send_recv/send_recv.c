@@ -8,7 +8,8 @@ static sn_status shape(sn_call *c) {
     SN_TRY(sn_need_any("send_recv", c, 0, "x"));
     if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "send_recv: no mesh axis %lld", (long long)axis);
     if (from < 0 || to < 0 || from == to)
-        return sn_fail(SN_ERR_SHAPE, "send_recv: from and to must be two ranks of the axis, found %lld and %lld", (long long)from, (long long)to);
+        return sn_fail(SN_ERR_SHAPE, "send_recv: from and to must be two ranks of the axis, found %lld and %lld", (long long)from,
+                       (long long)to);
     sn_set_out(c, 0, c->in[0].dtype, c->in[0].shape);
     return SN_OK;
 }
