@@ -119,19 +119,20 @@ void sn_initialise(const sn_persistent *e, sn_pid p, uint64_t seed, int64_t firs
     const sn_dtype_info *form = &sn_dtypes[e->rest.form];
     for (int64_t at = 0; at < n; at += CHUNK) {
         int64_t m = n - at < CHUNK ? n - at : CHUNK;
-        for (int64_t i = 0; i < m; i += 4) {
-            int64_t element = first + at + i;
+        for (int64_t i = 0, four; i < m; i += four) {
+            int64_t element = first + at + i, from = element % 4;
             sn_rng4 r = sn_philox((uint32_t)seed, (uint32_t)(seed >> 32), 0, p, (uint32_t)(element / 4), (uint32_t)(element >> 34));
-            for (int64_t k = 0; k < 4 && i + k < m; k++) {
-                float pair[2];
+            four = 4 - from < m - i ? 4 - from : m - i;
+            for (int64_t k = from; k < from + four; k++) {
+                float pair[2], *to = &buffer[i + k - from];
                 switch (e->source.init) {
-                case SN_INIT_CONST: buffer[i + k] = e->source.scale; break;
+                case SN_INIT_CONST: *to = e->source.scale; break;
                 case SN_INIT_NORMAL:
                     sn_normal2(r.v[k & 2], r.v[(k & 2) + 1], pair);
-                    buffer[i + k] = pair[k & 1] * e->source.scale;
+                    *to = pair[k & 1] * e->source.scale;
                     break;
-                case SN_INIT_UNIFORM: buffer[i + k] = (2 * sn_uniform(r.v[k]) - 1) * e->source.scale; break;
-                default: buffer[i + k] = 0;
+                case SN_INIT_UNIFORM: *to = (2 * sn_uniform(r.v[k]) - 1) * e->source.scale; break;
+                default: *to = 0;
                 }
             }
         }

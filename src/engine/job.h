@@ -38,7 +38,7 @@ sn_status sn_job_for_generation(const sn_model_config *config, const sn_paramete
                                 const sn_model_shape *decode, const sn_options *recipe, const sn_cluster *cluster, sn_job **out);
 
 /* Writes the initial contents of a persistent value that has no file: zeros, a constant, or random numbers keyed by
- * (seed, parameter, logical element), as source.init says: n elements from `first` (a multiple of 4) on. */
+ * (seed, parameter, logical element), as source.init says: n elements from `first` on. */
 void sn_initialise(const sn_persistent *e, sn_pid p, uint64_t seed, int64_t first, int64_t n, void *data);
 
 #endif

@@ -2,14 +2,26 @@
 
 #include "engine/job.h"
 
+/* Writes what this rank holds at `data`, in logical runs. */
+static void initialise(const sn_run *run, const sn_persistent *e, sn_pid p, sn_pid key, uint64_t seed, char *data) {
+    const sn_placed *at = sn_run_placed(run, p);
+    int64_t where, n, block = sn_dtypes[e->rest.form].block;
+    for (int64_t k = 0; k < at->count; k += n) {
+        n = sn_placed_run(at, &e->shape, k, &where);
+        sn_initialise(e, key, seed, where, n, data + k / block * sn_dtypes[e->rest.form].bytes);
+    }
+}
+
 static sn_status initialise_on_disk(sn_run *run, const sn_persistent *e, sn_pid p, sn_pid key, uint64_t seed) {
     enum { CHUNK = 4096 };
     float buffer[CHUNK]; /* no form is wider */
     const sn_placed *at = sn_run_placed(run, p);
     size_t block = (size_t)sn_dtypes[e->rest.form].block, item = (size_t)sn_dtypes[e->rest.form].bytes;
-    for (int64_t k = 0; k < at->count; k += CHUNK) {
-        int64_t n = at->count - k < CHUNK ? at->count - k : CHUNK;
-        sn_initialise(e, key, seed, at->first + k, n, buffer);
+    int64_t where, n;
+    for (int64_t k = 0; k < at->count; k += n) {
+        n = sn_placed_run(at, &e->shape, k, &where);
+        if (n > CHUNK) n = CHUNK;
+        sn_initialise(e, key, seed, where, n, buffer);
         SN_TRY(sn_run_write(run, p, (uint64_t)k / block * item, buffer, (size_t)n / block * item));
     }
     return SN_OK;
@@ -24,7 +36,7 @@ sn_status sn_load_weights(sn_run *run, const sn_job *job, uint64_t seed) {
         if (e->source.file >= 0 || !(e->class_of == SN_CLASS_WEIGHTS || master)) continue;
         const sn_placed *at = sn_run_placed(run, (sn_pid)p);
         void *data = sn_run_persistent(run, (sn_pid)p);
-        if (data) sn_initialise(e, master ? e->parent : (sn_pid)p, seed, at->first, at->count, data);
+        if (data) initialise(run, e, (sn_pid)p, master ? e->parent : (sn_pid)p, seed, data);
         else if (at->tier == SN_TIER_DISK) SN_TRY(initialise_on_disk(run, e, (sn_pid)p, master ? e->parent : (sn_pid)p, seed));
     }
     return SN_OK;

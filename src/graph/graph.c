@@ -156,6 +156,17 @@ void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest) {
     }
 }
 
+void sn_job_derive(sn_job *job, sn_pid derived, sn_pid parameter) {
+    sn_persistent *e = &job->persistent[derived];
+    const sn_persistent *of = &job->persistent[parameter];
+    e->parent = parameter;
+    e->layer = of->layer;
+    if (!sn_shape_equal(&e->shape, &of->shape)) return;
+    memcpy(e->axes, of->axes, sizeof e->axes);
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (a != SN_MESH_DP) e->rest.split.axis[a] = of->rest.split.axis[a];
+}
+
 sn_pid sn_job_master(const sn_job *job, sn_pid weight) {
     static const char suffix[] = ".master";
     for (size_t i = 0; i < job->n_persistent; i++) {

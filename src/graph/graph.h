@@ -83,6 +83,9 @@ typedef struct sn_value {
     sn_split result;  /* split of the result, inferred from the ops */
     sn_home rest;     /* for values that cross from forward to backward; default: as the result, on the device */
     bool has_rest;    /* a place pass set it */
+    uint8_t rests_split; /* bit a: a split pass set how it rests on mesh axis a: rest.split, to which it is moved once when it is made */
+    int32_t run;      /* not 0: one element for each run of so many elements that a rank holds of the value runs_of */
+    sn_vid runs_of;
     sn_pid persistent; /* SN_NONE: transient */
     bool input;       /* a named input of the program: rests in the host tier, filled by the engine */
     bool output;      /* a named output of the program: rests in the host tier, read by the engine */
@@ -95,6 +98,7 @@ typedef struct sn_value {
 typedef struct sn_use {
     sn_vid value;  /* SN_NONE: absent optional input */
     uint8_t form;  /* sn_dtype; SN_DTYPE_COUNT: as it is */
+    uint8_t pinned; /* bit a: a pass says how it is split on mesh axis a; else that is inferred */
     bool has_split;
     sn_split split; /* valid when has_split */
     int64_t slice_at, slice_n; /* slice_n 0: the whole */
@@ -209,6 +213,10 @@ sn_pid sn_job_find(const sn_job *job, const char *name);
 
 /* Says where and in which form a persistent value rests from now on, in the table and in every program. */
 void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest);
+
+/* Makes a persistent value a gradient, state or master of a parameter: it is of its layer and, where it has its shape, has its axes and is
+ * spread as it is over all axes of the mesh but the data-parallel one. */
+void sn_job_derive(sn_job *job, sn_pid derived, sn_pid parameter);
 
 /* The f32 master of a weight: what the update changes where the weight itself has 16 bits. SN_NONE: the weight is its own. */
 sn_pid sn_job_master(const sn_job *job, sn_pid weight);

@@ -57,6 +57,21 @@ typedef struct sn_op {
      * run of rows the graph says it already. */
     int flat_first;
 
+    /* With attr: integer attribute attr - 1 takes where an operand begins along a dimension, in logical coordinates. operand SN_MAX_IN:
+     * output 0, or the last input where the op writes into that one instead. */
+    struct sn_begins {
+        uint8_t attr, operand, dim;
+        bool in_input; /* in what the rank is given of the program's inputs instead */
+    } begins[2];
+
+    /* bit i: with input i a summand on each rank (and the others of these bits too), outputs, or what the op adds to, are summands. */
+    uint32_t linear;
+
+    /* bit i: input i is added to a sum: where the result is a summand on each rank, the first alone is given it, the others none. */
+    uint32_t added_once;
+
+    bool is_loss; /* gradients start at output 0, the losses of tokens */
+
     /* Not 0: the op communicates, over the mesh axis that integer attribute comm_axis - 1 says. */
     int comm_axis;
 

@@ -30,18 +30,17 @@ static int find_letter(const char *letters, int count, char letter) {
     return -1;
 }
 
-/* How input i arrives on mesh axis a: its use if a pass set one, else as the value is. */
+/* How a value is on mesh axis a where nothing more is wanted of it. */
+static sn_split_axis resting(const sn_value *v, int a) { return v->rests_split >> a & 1 ? v->rest.split.axis[a] : v->result.axis[a]; }
+
+/* How input i arrives on mesh axis a: as the node wants it, else as the value is. */
 static sn_split_axis arriving(const sn_graph *g, const sn_node *n, int i, int a) {
-    if (n->in[i].has_split) return n->in[i].split.axis[a];
-    const sn_value *v = &g->values[n->in[i].value];
-    return v->has_rest ? v->rest.split.axis[a] : v->result.axis[a];
+    return n->in[i].has_split ? n->in[i].split.axis[a] : resting(&g->values[n->in[i].value], a);
 }
 
 static void want(sn_graph *g, sn_node *n, int i, int a, sn_split_axis x) {
-    if (!n->in[i].has_split) {
-        n->in[i].split = g->values[n->in[i].value].result;
-        n->in[i].has_split = true;
-    }
+    for (int k = 0; !n->in[i].has_split && k < SN_MESH_AXES; k++) n->in[i].split.axis[k] = resting(&g->values[n->in[i].value], k);
+    n->in[i].has_split = true;
     n->in[i].split.axis[a] = x;
 }
 
@@ -121,6 +120,112 @@ static bool infer_flat(sn_graph *g, sn_node *n, int a, const sn_op *op, const ch
     return true;
 }
 
+/* ---- Shards of dimensions, and summands ---- */
+
+/* A node whose splits on axis a are inferred. */
+typedef struct work {
+    sn_graph *g;
+    sn_node *n;
+    int a;
+    const char *axes; /* NULL: everything whole */
+    const sn_call *call;
+    const sn_split_axis *kept; /* by value: the shard of a dimension that alone is kept of it; SN_WHOLE: all */
+} work;
+
+static const sn_shape *shape_of(const work *w, int which) {
+    return which < w->n->n_in ? &w->call->in[which].shape : &w->g->values[w->n->out[which - w->n->n_in]].shape;
+}
+
+static bool is_there(const work *w, int which) {
+    return (which < w->n->n_in ? w->n->in[which].value : w->n->out[which - w->n->n_in]) != SN_NONE;
+}
+
+/* How much a shard weighs that an operand has: what rests so stays so, and rows can be gathered, columns cannot. */
+static int weight_of(const work *w, int which, const sn_split_axis *x) {
+    if (which >= w->n->n_in || w->g->values[w->n->in[which].value].persistent != SN_NONE) return 3;
+    return x->dim ? 2 : 1;
+}
+
+/* The shard that an operand is, or has to be: of an output, what it rests as or what alone is kept of it. */
+static sn_split_axis shard_of(const work *w, int which) {
+    if (which < w->n->n_in) return arriving(w->g, w->n, which, w->a);
+    sn_vid v = w->n->out[which - w->n->n_in];
+    return w->g->values[v].persistent != SN_NONE ? w->g->values[v].rest.split.axis[w->a] : w->kept[v];
+}
+
+/* The letter along which the node works in shards; 0: none. *from: the operand that says so, *shard: how. */
+static char choose_letter(const work *w, int *from, sn_split_axis *shard) {
+    char letter = 0;
+    int best = 0;
+    for (int i = 0; w->axes && i < w->n->n_in + w->n->n_out; i++) {
+        if (!is_there(w, i)) continue;
+        int count;
+        const char *letters = letters_of(w->axes, w->n->n_in, i, &count);
+        sn_split_axis x = shard_of(w, i);
+        if (x.kind != SN_SHARD || x.dim >= count || !islower((unsigned char)letters[x.dim]) || weight_of(w, i, &x) <= best) continue;
+        best = weight_of(w, i, &x);
+        letter = letters[x.dim];
+        *from = i;
+        *shard = x;
+    }
+    return letter;
+}
+
+/* The same shard along a dimension of another extent: heads of a query and their keys. An extent of one a rank is one each. */
+static sn_status scale_shard(const work *w, int from, const sn_split_axis *shard, int to, int dim, sn_split_axis *out) {
+    int64_t one = shape_of(w, from)->d[shard->dim], other = shape_of(w, to)->d[dim], unit = shard->unit > 0 ? shard->unit : 1, scaled;
+    *out = *shard;
+    out->dim = (uint8_t)dim;
+    if (one == other) return SN_OK;
+    if (one > 0 && !__builtin_mul_overflow(unit, other, &scaled) && scaled % one == 0 && scaled / one <= INT32_MAX) out->unit = (int32_t)(scaled / one);
+    else if (other == w->g->job->mesh.size[w->a]) out->unit = 1;
+    else
+        return sn_fail(SN_ERR_PLAN, "%s: %s %s: %lld of %lld cannot stay together with a whole number of %lld", w->g->name, sn_ops[w->n->op]->name, w->n->name,
+                       (long long)unit, (long long)one, (long long)other);
+    return SN_OK;
+}
+
+/* A result that is linear in summands is one itself; what is not a summand there is whole, or added by one rank alone. */
+static bool infer_linear(const work *w) {
+    const sn_op *op = sn_ops[w->n->op];
+    bool partial = false;
+    for (int i = 0; i < w->n->n_in; i++) {
+        if (w->n->in[i].value == SN_NONE) continue;
+        sn_split_axis x = arriving(w->g, w->n, i, w->a);
+        bool linear = op->linear >> i & 1, once = op->added_once >> i & 1;
+        if (x.kind == SN_PARTIAL ? !linear : x.kind != SN_WHOLE || (linear && !once)) return false;
+        partial |= x.kind == SN_PARTIAL;
+    }
+    for (int o = 0; partial && o < w->n->n_out; o++)
+        if (w->n->out[o] != SN_NONE) w->g->values[w->n->out[o]].result.axis[w->a] = (sn_split_axis){.kind = SN_PARTIAL};
+    return partial;
+}
+
+/* Of a reduction of runs each rank has those of its own elements. */
+static bool infer_runs(const work *w) {
+    const sn_op *op = sn_ops[w->n->op];
+    if (!op->flat_run || op->flat_runs_in || arriving(w->g, w->n, 0, w->a).kind != SN_SHARD) return false;
+    sn_value *out = &w->g->values[w->n->out[0]];
+    out->result.axis[w->a] = (sn_split_axis){.kind = SN_PARTIAL};
+    out->run = op->flat_run;
+    out->runs_of = w->n->in[0].value;
+    return true;
+}
+
+static sn_status infer_inputs(const work *w, char letter, int from, const sn_split_axis *shard) {
+    for (int i = 0; i < w->n->n_in; i++) {
+        if (w->n->in[i].value == SN_NONE) continue;
+        sn_split_axis x = arriving(w->g, w->n, i, w->a), wanted = {.kind = SN_WHOLE};
+        int count = 0, dim = -1;
+        const char *letters = w->axes ? letters_of(w->axes, w->n->n_in, i, &count) : "";
+        if (letter) dim = find_letter(letters, count, letter);
+        if (dim >= 0) SN_TRY(scale_shard(w, from, shard, i, dim, &wanted));
+        if (x.kind == wanted.kind && (x.kind != SN_SHARD || (x.dim == wanted.dim && x.unit == wanted.unit))) continue;
+        want(w->g, w->n, i, w->a, wanted);
+    }
+    return SN_OK;
+}
+
 /* ---- Some ranks only ---- */
 
 static bool is_within(const sn_split_axis *inner, const sn_split_axis *outer) {
@@ -151,16 +256,7 @@ static sn_split_axis place_of(const sn_graph *g, const sn_node *n, int a) {
             summand |= (sn_ops[n->op]->mutates >> i & 1) && v->result.axis[a].kind == SN_PARTIAL;
         }
     }
-    return summand ? sn_at(here.kind == SN_AT ? here.at : 0) : here;
-}
-
-/* A use that another axis needed was noted down before it was known where the value is. */
-static void refresh(const sn_graph *g, sn_node *n, int a) {
-    for (int i = 0; i < n->n_in; i++) {
-        if (n->in[i].value == SN_NONE || !n->in[i].has_split) continue;
-        const sn_split_axis *x = &g->values[n->in[i].value].result.axis[a];
-        if (x->kind == SN_AT && n->in[i].split.axis[a].kind == SN_WHOLE) n->in[i].split.axis[a] = *x;
-    }
+    return summand && here.kind == SN_AT ? sn_at(here.at) : here;
 }
 
 /* A node that runs on some ranks only takes its operands there, and leaves its results there. */
@@ -169,7 +265,6 @@ static bool infer_place(sn_graph *g, sn_node *n, int a) {
     sn_split_axis here = place_of(g, n, a);
     n->where.axis[a] = here;
     if (here.kind != SN_AT) return false;
-    refresh(g, n, a);
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i].value == SN_NONE) continue;
         sn_split_axis x = arriving(g, n, i, a);
@@ -184,59 +279,61 @@ static bool infer_place(sn_graph *g, sn_node *n, int a) {
     return true;
 }
 
-static void infer_node(sn_graph *g, sn_node *n, int a) {
-    if (infer_place(g, n, a)) return;
+static sn_status infer_node(sn_graph *g, sn_node *n, int a, const sn_split_axis *kept) {
     sn_call call;
     sn_node_call(g, n, &call);
     const sn_op *op = sn_ops[n->op];
-    const char *axes = op->axes ? op->axes(&call) : NULL;
-    if (infer_flat(g, n, a, op, axes)) return;
-    char letter = 0;
+    work w = {.g = g, .n = n, .a = a, .axes = op->axes ? op->axes(&call) : NULL, .call = &call, .kept = kept};
+    for (int i = 0; i < n->n_in; i++) /* what was wanted before may be so no more */
+        if (n->in[i].value != SN_NONE && n->in[i].has_split && !(n->in[i].pinned >> a & 1)) n->in[i].split.axis[a] = resting(&g->values[n->in[i].value], a);
+    if (infer_place(g, n, a) || infer_flat(g, n, a, op, w.axes) || infer_runs(&w) || infer_linear(&w)) return SN_OK;
+    int from = 0;
     sn_split_axis shard = {0};
-    for (int i = 0; i < n->n_in; i++) {
-        if (n->in[i].value == SN_NONE) continue;
-        sn_split_axis x = arriving(g, n, i, a);
-        if (x.kind == SN_WHOLE) continue;
-        int count = 0;
-        const char *letters = axes ? letters_of(axes, n->n_in, i, &count) : "";
-        if (!letter && x.kind == SN_SHARD && x.dim < count && islower((unsigned char)letters[x.dim])) {
-            letter = letters[x.dim];
-            shard = x;
-        } else if (!(letter && x.kind == SN_SHARD && x.dim < count && letters[x.dim] == letter)) {
-            want(g, n, i, a, (sn_split_axis){.kind = SN_WHOLE});
-        }
-    }
-    for (int i = 0; letter && i < n->n_in; i++) { /* operands with the letter come sharded alike: a view of a whole one */
-        if (n->in[i].value == SN_NONE) continue;
-        int count, dim;
-        const char *letters = letters_of(axes, n->n_in, i, &count);
-        if ((dim = find_letter(letters, count, letter)) < 0) continue;
-        sn_split_axis x = shard;
-        x.dim = (uint8_t)dim;
-        if (arriving(g, n, i, a).kind != SN_SHARD) want(g, n, i, a, x);
-    }
+    char letter = choose_letter(&w, &from, &shard);
+    SN_TRY(infer_inputs(&w, letter, from, &shard));
     for (int o = 0; o < n->n_out; o++) {
         if (n->out[o] == SN_NONE) continue;
-        sn_split_axis x = {.kind = SN_WHOLE};
-        if (letter) {
-            int count, dim;
-            const char *letters = letters_of(axes, n->n_in, n->n_in + o, &count);
-            dim = find_letter(letters, count, letter);
-            if (dim >= 0) {
-                x = shard;
-                x.dim = (uint8_t)dim;
-            } else {
-                x.kind = SN_PARTIAL;
-            }
-        }
+        sn_split_axis x = {.kind = letter ? SN_PARTIAL : SN_WHOLE};
+        int count, dim = -1;
+        const char *letters = w.axes ? letters_of(w.axes, n->n_in, n->n_in + o, &count) : "";
+        if (letter) dim = find_letter(letters, count, letter);
+        if (dim >= 0) SN_TRY(scale_shard(&w, from, &shard, n->n_in + o, dim, &x));
         g->values[n->out[o]].result.axis[a] = x;
+    }
+    return SN_OK;
+}
+
+/* Of what ends in a persistent value as it is made, the shard that rests there: its op may make that alone. */
+static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
+    for (size_t v = 0; v < g->n_values; v++) kept[v] = (sn_split_axis){.kind = SN_WHOLE};
+    for (size_t k = g->n_order; k-- > 0;) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        sn_call call;
+        sn_node_call(g, n, &call);
+        const char *axes = sn_ops[n->op]->axes ? sn_ops[n->op]->axes(&call) : NULL;
+        for (int t = 0; axes && t < n->n_in + n->n_out; t++) {
+            bool input = t < n->n_in;
+            sn_vid v = input ? n->in[t].value : n->out[t - n->n_in];
+            if (v == SN_NONE || (input && !(sn_ops[n->op]->mutates >> t & 1))) continue;
+            sn_split_axis x = g->values[v].persistent != SN_NONE ? g->values[v].rest.split.axis[a] : kept[v];
+            int count;
+            const char *letters = letters_of(axes, n->n_in, t, &count);
+            for (int i = 0; x.kind == SN_SHARD && !sn_is_flat(&x) && i < n->n_in; i++)
+                if (i != t && n->in[i].value != SN_NONE && alike(axes, n->n_in, i, letters, count)) kept[n->in[i].value] = x;
+        }
     }
 }
 
 sn_status sn_graph_infer_splits(sn_graph *g) {
-    for (int a = 0; a < SN_MESH_AXES; a++) {
+    sn_split_axis *kept = sn_alloc((g->n_values + 1) * sizeof *kept);
+    sn_status s = kept ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot infer the splits of %s", g->name);
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].persistent != SN_NONE && g->values[v].producer == SN_NONE) g->values[v].result = g->values[v].rest.split;
+    for (int a = 0; s == SN_OK && a < SN_MESH_AXES; a++) {
         if (g->job->mesh.size[a] <= 1) continue;
-        for (size_t k = 0; k < g->n_order; k++) infer_node(g, &g->nodes[g->order[k]], a);
+        find_kept(g, a, kept);
+        for (size_t k = 0; s == SN_OK && k < g->n_order; k++) s = infer_node(g, &g->nodes[g->order[k]], a, kept);
     }
-    return SN_OK;
+    sn_free(kept);
+    return s;
 }

@@ -52,6 +52,10 @@ sn_status sn_graph_stamp(sn_graph *to, const sn_graph *from, const char *suffix)
         if (!gone && value_of[v] == SN_NONE)
             s = to->status != SN_OK ? to->status : sn_fail(SN_ERR_NO_MEMORY, "cannot append %s to %s", from->name, to->name);
     }
+    for (size_t v = 0; s == SN_OK && v < from->n_values; v++) {
+        bool own = value_of[v] != SN_NONE && from->values[v].persistent == SN_NONE && from->values[v].run;
+        if (own) to->values[value_of[v]].runs_of = value_of[from->values[v].runs_of];
+    }
     if (s == SN_OK) s = stamp_nodes(to, from, node_of, value_of);
     sn_free(node_of);
     sn_free(value_of);

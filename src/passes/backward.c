@@ -39,9 +39,7 @@ static sn_pid gradient_of(sn_job *job, sn_pid p, sn_dtype form) {
     const char *name = sn_pool_printf(&job->pool, "%s.grad", job->persistent[p].name);
     sn_pid q = name ? sn_job_add_persistent(job, name, SN_CLASS_GRADIENTS, form, job->persistent[p].shape) : SN_NONE;
     if (q == SN_NONE) return q;
-    job->persistent[q].parent = p;
-    job->persistent[q].layer = job->persistent[p].layer;
-    memcpy(job->persistent[q].axes, job->persistent[p].axes, sizeof job->persistent[q].axes);
+    sn_job_derive(job, q, p);
     return q;
 }
 
@@ -131,7 +129,7 @@ static sn_status backward_graph(sn_graph *g, sn_dtype gradient_form) {
     mark_needs(&b);
     sn_insert_at_end(g, "backward");
     g->phase = SN_PHASE_BACKWARD;
-    for (size_t k = forward_nodes; s == SN_OK && k-- > 0;) s = differentiate(&b, forward[k], g->nodes[forward[k]].op == SN_OP_linear_cross_entropy);
+    for (size_t k = forward_nodes; s == SN_OK && k-- > 0;) s = differentiate(&b, forward[k], sn_ops[g->nodes[forward[k]].op]->is_loss);
     g->phase = SN_PHASE_FORWARD;
     sn_insert_at_end(g, "model");
     for (size_t p = 0; s == SN_OK && p < g->job->n_persistent; p++) {

@@ -44,6 +44,8 @@ sn_vid sn_moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_cl
     if (out[0] != SN_NONE) {
         g->values[out[0]].class_of = class_of;
         g->values[out[0]].result = g->values[from.value].result;
+        g->values[out[0]].run = g->values[from.value].run;
+        g->values[out[0]].runs_of = g->values[from.value].runs_of;
         for (int x = 0; x < SN_MESH_AXES; x++)
             if (g->where.axis[x].kind == SN_AT) g->values[out[0]].result.axis[x] = g->where.axis[x];
     }
@@ -52,6 +54,8 @@ sn_vid sn_moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_cl
 
 static sn_status move_use(mover *m, sn_nid id, int i) {
     sn_graph *g = m->g;
+    sn_vid *used = &g->nodes[id].in[i].value;
+    if (*used < m->n_values && m->stand_in[*used] != SN_NONE) *used = m->stand_in[*used];
     sn_use use = g->nodes[id].in[i];
     if (use.value == SN_NONE) return SN_OK;
     sn_value v = g->values[use.value];
@@ -179,6 +183,23 @@ static bool writes_away(const mover *m, const sn_node *n) {
     return (n->op != SN_OP_read && n->op != SN_OP_copy) || m->g->values[n->in[n->n_in - 1].value].rest.tier == SN_TIER_DISK;
 }
 
+/* What a pass wants to rest in another split than it is made in is moved once, behind its op. */
+static sn_status move_results(mover *m, sn_nid id) {
+    sn_graph *g = m->g;
+    for (int o = 0; o < g->nodes[id].n_out; o++) {
+        sn_vid v = g->nodes[id].out[o];
+        if (v >= m->n_values || !g->values[v].rests_split) continue;
+        sn_use at = sn_use_of(v);
+        sn_split rest = g->values[v].result;
+        for (int a = 0; a < SN_MESH_AXES; a++)
+            if (g->values[v].rests_split >> a & 1) rest.axis[a] = g->values[v].rest.split.axis[a];
+        sn_insert_like(g, id, "move");
+        SN_TRY(sn_move_split(m, id, &at, &rest));
+        if (at.value != v) m->stand_in[v] = at.value;
+    }
+    return SN_OK;
+}
+
 static sn_status move_node(mover *m, sn_nid id) {
     sn_graph *g = m->g;
     const sn_op *op = sn_ops[g->nodes[id].op];
@@ -213,14 +234,15 @@ static sn_status move_node(mover *m, sn_nid id) {
         if (op->mutates >> i & 1 && sn_is_view(g, &g->nodes[id].in[i])) SN_TRY(sn_gather_again(g, id, i));
         if (changed[i].value != SN_NONE) sn_send(m, sn_use_of(g->nodes[id].in[i].value), changed[i]);
     }
-    return g->status;
+    SN_TRY(g->status);
+    return move_results(m, id);
 }
 
 /* The order is written anew, so that inserting costs nothing but what is inserted. */
 static sn_status move_graph(sn_graph *g, const sn_cluster *cluster) {
-    mover m = {.g = g, .cluster = cluster, .n_values = g->n_values, .arrived = sn_alloc(g->n_values * sizeof *m.arrived)};
-    if (!m.arrived) return sn_fail(SN_ERR_NO_MEMORY, "cannot move the values of %s", g->name);
-    for (size_t v = 0; v < g->n_values; v++) m.arrived[v] = SN_NONE;
+    mover m = {.g = g, .cluster = cluster, .n_values = g->n_values, .stand_in = sn_alloc((g->n_values + 1) * sizeof *m.stand_in)};
+    if (!m.stand_in) return sn_fail(SN_ERR_NO_MEMORY, "cannot move the values of %s", g->name);
+    for (size_t v = 0; v < m.n_values; v++) m.stand_in[v] = SN_NONE;
     sn_choose_tiles(&m);
     sn_nid *old = g->order;
     size_t n = g->n_order;
@@ -230,6 +252,7 @@ static sn_status move_graph(sn_graph *g, const sn_cluster *cluster) {
     for (size_t k = 0; s == SN_OK && k < n; k++) s = move_node(&m, old[k]);
     if (s == SN_OK) s = sn_finish_tiles(&m);
     sn_free(old);
+    sn_free(m.stand_in);
     sn_free(m.arrived);
     return s;
 }

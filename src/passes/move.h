@@ -4,7 +4,7 @@
 
 #include "passes/pass.h"
 
-enum { SN_MOVE_RECENT = 8 };
+enum { SN_MOVE_RECENT = 16 };
 
 /* A run of rows of an op that works on tiles: brought, and not yet worked on. */
 typedef struct sn_tile {
@@ -16,6 +16,8 @@ typedef struct sn_tile {
 typedef struct mover {
     sn_graph *g;
     const sn_cluster *cluster;
+    sn_vid *stand_in; /* by value of the graph as it was: what it rests as, made once; SN_NONE: itself */
+    size_t n_values;
     int64_t tile_bytes; /* of the largest operand of a tile */
     sn_tile pending;
     /* Copies made lately, for sharing. */
@@ -28,8 +30,8 @@ typedef struct mover {
         bool copied;
     } recent[SN_MOVE_RECENT];
     int next;
-    sn_vid *arrived; /* by value of the graph as it was: what was sent of it last; SN_NONE: nothing */
-    size_t n_values;
+    sn_vid *arrived; /* by value: what was sent of it last; SN_NONE: nothing */
+    size_t n_arrived;
 } mover;
 
 /* Appends op with this one input; the result has the name and split of what went in, and this class. */

@@ -10,20 +10,16 @@ enum { COMM_UNIT = 64 };
 
 static bool is_run(const sn_split_axis *x) { return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0); }
 
-/* Elements that stay together in a shard of this kind. */
-static int64_t unit_of(const sn_graph *g, sn_vid v, const sn_split_axis *x) {
-    const sn_shape *s = &g->values[v].shape;
-    int64_t unit = x->unit > 0 ? x->unit : 1;
-    for (int d = 1; !sn_is_flat(x) && d < s->rank; d++) unit *= s->d[d];
-    return unit;
-}
+/* Elements, or rows, that stay together in a shard of this kind. */
+static int64_t unit_of(const sn_split_axis *x) { return x->unit > 0 ? x->unit : 1; }
 
 /* partial -> shard over an axis: every rank sums its shard in rank order. */
 static sn_vid sum_over_ranks(const mover *m, sn_vid v, int axis, sn_split_axis shard) {
     sn_graph *g = m->g;
     sn_attrs a = {0};
     a.i[SN_REDUCE_SCATTER_AXIS] = axis;
-    a.i[SN_REDUCE_SCATTER_UNIT] = unit_of(g, v, &shard);
+    a.i[SN_REDUCE_SCATTER_UNIT] = unit_of(&shard);
+    a.i[SN_REDUCE_SCATTER_ROWS] = !sn_is_flat(&shard);
     a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[axis];
     a.i[SN_REDUCE_SCATTER_COPIES] = m->cluster->processes;
     g->values[v].class_of = SN_CLASS_COMMUNICATION;
@@ -36,7 +32,8 @@ static sn_vid sum_over_ranks(const mover *m, sn_vid v, int axis, sn_split_axis s
 static sn_vid gather(sn_graph *g, sn_vid v, int axis) {
     sn_attrs a = {0};
     a.i[SN_ALL_GATHER_AXIS] = axis;
-    a.i[SN_ALL_GATHER_UNIT] = unit_of(g, v, &g->values[v].result.axis[axis]);
+    a.i[SN_ALL_GATHER_UNIT] = unit_of(&g->values[v].result.axis[axis]);
+    a.i[SN_ALL_GATHER_ROWS] = !sn_is_flat(&g->values[v].result.axis[axis]);
     sn_vid whole = sn_moved(g, SN_OP_all_gather, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
     if (whole != SN_NONE) g->values[whole].result.axis[axis] = (sn_split_axis){.kind = SN_WHOLE};
     return whole;
@@ -57,7 +54,8 @@ sn_status sn_gather_again(sn_graph *g, sn_nid id, int i) {
     sn_attrs a = {0};
     sn_vid out[SN_MAX_OUT];
     a.i[SN_ALL_GATHER_AXIS] = axis;
-    a.i[SN_ALL_GATHER_UNIT] = unit_of(g, shard.value, &shard.split.axis[axis]);
+    a.i[SN_ALL_GATHER_UNIT] = unit_of(&shard.split.axis[axis]);
+    a.i[SN_ALL_GATHER_ROWS] = !sn_is_flat(&shard.split.axis[axis]);
     sn_insert_like(g, id, "move");
     sn_append_uses(g, SN_OP_all_gather, &a, 2, (sn_use[]){shard, whole}, g->values[shard.value].name, out);
     return g->status;
@@ -95,10 +93,23 @@ sn_status sn_check_way(const sn_graph *g, const sn_node *n, int i) {
     return SN_OK;
 }
 
+static sn_status note_arrival(mover *m, sn_vid v, sn_vid there) {
+    if (v >= m->n_arrived) {
+        size_t n = m->g->n_values + m->g->n_values / 4;
+        sn_vid *more = sn_realloc(m->arrived, n * sizeof *more);
+        if (!more) return m->g->status = sn_fail(SN_ERR_NO_MEMORY, "cannot move the values of %s", m->g->name);
+        for (size_t i = m->n_arrived; i < n; i++) more[i] = SN_NONE;
+        m->arrived = more;
+        m->n_arrived = n;
+    }
+    m->arrived[v] = there;
+    return SN_OK;
+}
+
 /* at(i) -> at(j) over an axis. Once it has arrived, all later uses there take it. */
 static sn_vid send_to(mover *m, sn_vid v, int axis, const sn_split_axis *to) {
     sn_graph *g = m->g;
-    if (v < m->n_values && m->arrived[v] != SN_NONE && is_held(to, &g->values[m->arrived[v]].result.axis[axis])) return m->arrived[v];
+    if (v < m->n_arrived && m->arrived[v] != SN_NONE && is_held(to, &g->values[m->arrived[v]].result.axis[axis])) return m->arrived[v];
     sn_split_axis from = g->values[v].result.axis[axis], own = g->where.axis[axis];
     sn_attrs a = {0};
     a.i[SN_SEND_RECV_AXIS] = axis;
@@ -109,14 +120,13 @@ static sn_vid send_to(mover *m, sn_vid v, int axis, const sn_split_axis *to) {
     g->where.axis[axis] = own;
     if (there == SN_NONE) return there;
     g->values[there].result.axis[axis] = *to;
-    if (v < m->n_values) m->arrived[v] = there;
-    return there;
+    return note_arrival(m, v, there) == SN_OK ? there : SN_NONE;
 }
 
 static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_split_axis *to) {
     sn_graph *g = m->g;
     sn_split_axis from = g->values[at->value].result.axis[axis];
-    if (from.kind == SN_PARTIAL) {
+    if (from.kind == SN_PARTIAL && to->kind != SN_PARTIAL) {
         sn_split_axis flat = {.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = COMM_UNIT};
         at->value = sum_over_ranks(m, at->value, axis, is_run(to) ? *to : flat);
         if (at->value != SN_NONE && to->kind == SN_WHOLE) at->value = gather(g, at->value, axis);

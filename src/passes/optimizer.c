@@ -33,16 +33,12 @@ sn_pid sn_update_state_of(const sn_update *u, const sn_updated *x, const char *s
         sn_fail(SN_ERR_NO_MEMORY, "cannot add the state %s of %s", suffix, x->name);
         return p;
     }
-    job->persistent[p].parent = x->parameter;
-    job->persistent[p].layer = job->persistent[x->parameter].layer;
+    sn_job_derive(job, p, x->parameter);
     return p;
 }
 
 sn_pid sn_update_state(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form) {
-    sn_job *job = u->g->job;
-    sn_pid p = sn_update_state_of(u, x, suffix, form, job->persistent[x->parameter].shape);
-    if (p != SN_NONE) memcpy(job->persistent[p].axes, job->persistent[x->parameter].axes, sizeof job->persistent[p].axes);
-    return p;
+    return sn_update_state_of(u, x, suffix, form, u->g->job->persistent[x->parameter].shape);
 }
 
 void sn_update_needs_whole(const sn_update *u, const sn_updated *x, int n_states, const sn_pid *states) {
@@ -90,6 +86,14 @@ static sn_status update_parameter(const sn_update *u, sn_update_rule rule, sn_pi
     return rule(u, &x);
 }
 
+/* Of gradients that are spread over an axis of the mesh each rank there has summands; of others the first speaks for all. */
+static void spread_norms(sn_job *job, sn_pid norms) {
+    for (size_t i = 0; i < job->n_persistent; i++)
+        for (int a = 0; job->persistent[i].class_of == SN_CLASS_GRADIENTS && a < SN_MESH_AXES; a++)
+            if (a != SN_MESH_DP && job->persistent[i].rest.split.axis[a].kind == SN_SHARD)
+                job->persistent[norms].rest.split.axis[a] = (sn_split_axis){.kind = SN_PARTIAL};
+}
+
 static sn_status build_update(sn_graph *g, const sn_options *recipe) {
     sn_job *job = g->job;
     size_t n = job->n_persistent;
@@ -98,6 +102,7 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
     if (!count) return sn_fail(SN_ERR_PLAN, "nothing to update: no parameter has a gradient");
     sn_pid norms = sn_job_add_persistent(job, "gradient_norms", SN_CLASS_OPTIMIZER, SN_F64, sn_shape_of(count));
     if (norms == SN_NONE) return SN_ERR_NO_MEMORY;
+    spread_norms(job, norms);
     sn_insert_at_end(g, "optimizer");
     g->phase = SN_PHASE_UPDATE;
     sn_vid sums = sn_use_persistent(g, norms);

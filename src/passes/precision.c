@@ -20,10 +20,8 @@ static sn_status add_master(sn_job *job, sn_pid p) {
     sn_pid m = name ? sn_job_add_persistent(job, name, SN_CLASS_OPTIMIZER, SN_F32, weight.shape) : SN_NONE;
     if (m == SN_NONE) return sn_fail(SN_ERR_NO_MEMORY, "cannot add the master of %s", weight.name);
     sn_persistent *e = &job->persistent[m];
-    e->parent = p;
     e->source = weight.source;
-    e->layer = weight.layer;
-    memcpy(e->axes, weight.axes, sizeof e->axes);
+    sn_job_derive(job, m, p);
     return SN_OK;
 }
 

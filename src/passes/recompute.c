@@ -72,6 +72,8 @@ static sn_vid clone_value(recompute *r, sn_vid v, int segment) {
         if (n.out[i] != SN_NONE) {
             r->clone_of[n.out[i]] = out[i];
             g->values[out[i]].result = g->values[n.out[i]].result;
+            g->values[out[i]].rests_split = g->values[n.out[i]].rests_split;
+            g->values[out[i]].rest.split = g->values[n.out[i]].rest.split;
         }
     return r->clone_of[v];
 }

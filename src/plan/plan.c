@@ -16,15 +16,24 @@ static int64_t share_of(int64_t n, const sn_split_axis *x, int size, int index, 
     return n - *at < shard ? n - *at : shard;
 }
 
-sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first) {
+sn_shape sn_local_block(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t begin[SN_MAX_DIMS]) {
     sn_shape s = *logical;
     int64_t at;
-    if (first) *first = 0;
-    if (!sn_split_holds(split, mesh, rank)) return sn_shape_of(0);
+    for (int d = 0; d < SN_MAX_DIMS; d++) begin[d] = 0;
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
-        if (x->kind == SN_SHARD && x->dim < s.rank) s.d[x->dim] = share_of(s.d[x->dim], x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at);
+        if (x->kind != SN_SHARD || x->dim >= s.rank) continue;
+        s.d[x->dim] = share_of(s.d[x->dim], x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at);
+        begin[x->dim] += at;
     }
+    return s;
+}
+
+sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first) {
+    int64_t begin[SN_MAX_DIMS], at;
+    sn_shape s = sn_local_block(logical, split, mesh, rank, begin);
+    if (first) *first = 0;
+    if (!sn_split_holds(split, mesh, rank)) return sn_shape_of(0);
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
         if (!sn_is_flat(x)) continue;
@@ -96,6 +105,33 @@ static sn_shape view_of(const planner *p, const sn_use *u, int64_t *first) {
     return s;
 }
 
+/* Views are runs of bytes, of what this rank has. */
+static sn_status check_splits(const planner *p, const sn_node *n) {
+    static const char *const kinds[] = {"whole", "shard", "partial", "at"};
+    for (int i = 0; i < n->n_in; i++)
+        for (int a = 0; n->in[i].value != SN_NONE && n->in[i].has_split && a < SN_MESH_AXES; a++) {
+            const sn_value *v = &p->g->values[n->in[i].value];
+            const sn_split_axis *from = &split_of(v)->axis[a], *to = &n->in[i].split.axis[a];
+            bool view = from->kind == SN_WHOLE && to->kind == SN_SHARD && (sn_is_flat(to) || to->dim == 0);
+            if (p->job->mesh.size[a] <= 1 || from->kind == to->kind || view) continue;
+            return sn_fail(SN_ERR_PLAN, "%s: %s %s takes %s as %s (dimension %d), which is %s (dimension %d) there", p->g->name, sn_ops[n->op]->name, n->name,
+                           v->name ? v->name : "an input", kinds[to->kind], to->dim, kinds[from->kind], from->dim);
+        }
+    return SN_OK;
+}
+
+/* Whether an operand counts on another rank and not on this one: it is added once to a sum of which each rank has a summand. */
+static bool is_left_out(const planner *p, const sn_node *n, int i) {
+    const sn_op *op = sn_ops[n->op];
+    if (!(op->added_once >> i & 1) || n->in[i].value == SN_NONE) return false;
+    sn_vid sum = n->n_out && n->out[0] != SN_NONE ? n->out[0] : n->in[0].value;
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (split_of(&p->g->values[sum])->axis[a].kind == SN_PARTIAL && split_of(&p->g->values[n->in[i].value])->axis[a].kind == SN_WHOLE &&
+            sn_mesh_index(&p->job->mesh, p->request->rank, a))
+            return true;
+    return false;
+}
+
 /* The shape of a use at this rank, and where it begins in its value. */
 static sn_shape use_of(const planner *p, const sn_use *u, uint64_t *begin) {
     const sn_value *v = &p->g->values[u->value];
@@ -146,7 +182,7 @@ static bool is_held(const planner *p, sn_vid v) { return v != SN_NONE && p->held
 static bool is_read(const planner *p, const sn_node *n, int i) {
     const sn_op *op = sn_ops[n->op];
     bool sends = !op->comm_from || n->attrs.i[op->comm_from - 1] == sn_mesh_index(&p->job->mesh, p->request->rank, (int)n->attrs.i[op->comm_axis - 1]);
-    return sends && is_held(p, n->in[i].value);
+    return sends && is_held(p, n->in[i].value) && !is_left_out(p, n, i);
 }
 
 static void local_call(const planner *p, const sn_node *n, sn_call *c) {
@@ -158,12 +194,25 @@ static void local_call(const planner *p, const sn_node *n, sn_call *c) {
         if (n->out[i] != SN_NONE) c->out[i].shape = is_held(p, n->out[i]) ? p->shape[n->out[i]] : (sn_shape){0};
 }
 
+/* Where each rank has the runs of its own elements, their number follows from what it has of those. */
+static sn_shape shape_of(const planner *p, const sn_value *v) {
+    int64_t begin[SN_MAX_DIMS], n;
+    sn_shape s = v->shape;
+    if (v->run) {
+        const sn_value *of = &p->g->values[v->runs_of];
+        s = sn_local_block(&of->shape, split_of(of), &p->job->mesh, p->request->rank, begin);
+        sn_shape_elements(&s, &n);
+        s = sn_shape_of((n + v->run - 1) / v->run);
+    }
+    return sn_local_shape(&s, split_of(v), &p->job->mesh, p->request->rank, NULL);
+}
+
 static sn_status measure_values(planner *p) {
     for (size_t v = 0; v < p->g->n_values; v++) {
         const sn_value *x = &p->g->values[v];
         size_t bytes;
         p->held[v] = sn_split_holds(split_of(x), &p->job->mesh, p->request->rank);
-        p->shape[v] = sn_local_shape(&x->shape, split_of(x), &p->job->mesh, p->request->rank, NULL);
+        p->shape[v] = shape_of(p, x);
         if (!sn_shape_bytes(&p->shape[v], x->dtype, &bytes)) {
             char text[96];
             return sn_fail(SN_ERR_SHAPE, "%s: value %s %s of form %s has no valid size", p->g->name, x->name ? x->name : "?", sn_shape_text(&x->shape, text),
@@ -302,13 +351,46 @@ static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *
     return s;
 }
 
-/* The logical index of the first element where operand 0 is a flat shard. */
+/* The logical index of the first element where operand 0 is in shards; of columns, as if those of one rank came after another's. */
 static int64_t first_of(const planner *p, const sn_node *n) {
     const sn_value *v = &p->g->values[n->in[0].value];
-    int64_t first, begin = 0;
+    int64_t first, in_view = 0, begin[SN_MAX_DIMS];
     sn_local_shape(&v->shape, split_of(v), &p->job->mesh, p->request->rank, &first);
-    if (is_view(v, &n->in[0])) view_of(p, &n->in[0], &begin);
-    return first + begin;
+    sn_shape block = sn_local_block(&v->shape, split_of(v), &p->job->mesh, p->request->rank, begin);
+    for (int d = 0; d < block.rank; d++) {
+        int64_t at = begin[d];
+        for (int k = 0; k < block.rank; k++) at *= k == d ? 1 : block.d[k];
+        first += at;
+    }
+    if (is_view(v, &n->in[0])) view_of(p, &n->in[0], &in_view);
+    return first + in_view;
+}
+
+/* A split as it is on the axes on which the program's inputs are spread, whole on others. */
+static sn_split of_inputs(const sn_graph *g, const sn_split *s) {
+    sn_split outer = {0};
+    for (size_t v = 0; v < g->n_values; v++)
+        for (int a = 0; g->values[v].input && a < SN_MESH_AXES; a++)
+            if (g->values[v].result.axis[a].kind == SN_SHARD) outer.axis[a] = s->axis[a];
+    return outer;
+}
+
+/* Attributes that say where a rank's part of an operand begins. */
+static void set_begins(const planner *p, const sn_node *n, sn_attrs *attrs) {
+    for (int k = 0; k < 2; k++) {
+        const struct sn_begins *b = &sn_ops[n->op]->begins[k];
+        if (!b->attr) continue;
+        bool output = b->operand == SN_MAX_IN;
+        sn_vid v = !output ? n->in[b->operand].value : n->n_out && n->out[0] != SN_NONE ? n->out[0] : n->in[n->n_in - 1].value;
+        const sn_value *x = &p->g->values[v];
+        const sn_use *u = output ? NULL : &n->in[b->operand];
+        sn_split split = u && u->has_split ? u->split : *split_of(x);
+        int64_t begin[SN_MAX_DIMS], given[SN_MAX_DIMS] = {0};
+        sn_local_block(&x->shape, &split, &p->job->mesh, p->request->rank, begin);
+        split = of_inputs(p->g, &split);
+        if (b->in_input) sn_local_block(&x->shape, &split, &p->job->mesh, p->request->rank, given);
+        attrs->i[b->attr - 1] += begin[b->dim] - given[b->dim];
+    }
 }
 
 static sn_status make_instructions(planner *p) {
@@ -328,6 +410,7 @@ static sn_status make_instructions(planner *p) {
         sn_call c;
         SN_TRY(check_made(p, n));
         SN_TRY(check_slices(p, n));
+        SN_TRY(check_splits(p, n));
         local_call(p, n, &c);
         SN_TRY(find_kernel(p, n, &c, &in->kernel));
         in->op = op->name;
@@ -338,6 +421,7 @@ static sn_status make_instructions(planner *p) {
         next += n->n_out;
         in->attrs = n->attrs;
         if (op->flat_first) in->attrs.i[op->flat_first - 1] += first_of(p, n);
+        set_begins(p, n, &in->attrs);
         in->node = p->order[k];
         in->name = n->name;
         in->made_by = n->made_by;
@@ -517,6 +601,7 @@ static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
         const sn_persistent *e = &job->persistent[i];
         sn_placed *at = &plan->persistent[i];
         size_t bytes;
+        at->block = sn_local_block(&e->shape, &e->rest.split, &job->mesh, plan->rank, at->begin);
         at->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh, plan->rank, &at->first);
         at->tier = e->rest.tier;
         sn_shape_elements(&at->shape, &at->count);
@@ -530,6 +615,25 @@ static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
     for (int t = 0; plan->persistent_bytes[SN_TIER_DISK] && t < SN_TIER_DISK; t++) /* staged tiles are aligned in the part behind */
         plan->persistent_bytes[t] = sn_round_up(plan->persistent_bytes[t], SN_DISK_ALIGN);
     return SN_OK;
+}
+
+int64_t sn_placed_run(const sn_placed *at, const sn_shape *logical, int64_t element, int64_t *where) {
+    int64_t run = 1, row = 1, in_block = at->first + element;
+    int last = 0; /* the innermost dimension that is in shards: behind it all is there */
+    for (int d = 0; d < logical->rank; d++)
+        if (at->block.d[d] != logical->d[d]) last = d;
+    for (int d = last; d < logical->rank; d++) run *= at->block.d[d];
+    for (int d = last + 1; d < logical->rank; d++) row *= logical->d[d];
+    if (!run) return 0;
+    int64_t outer = in_block / run, in_run = in_block % run, left = at->count - element;
+    *where = in_run + at->begin[last] * row;
+    row *= logical->rank ? logical->d[last] : 1;
+    for (int d = last - 1; d >= 0; d--) {
+        *where += (outer % at->block.d[d] + at->begin[d]) * row;
+        outer /= at->block.d[d];
+        row *= logical->d[d];
+    }
+    return run - in_run < left ? run - in_run : left;
 }
 
 sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out) {

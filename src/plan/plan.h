@@ -39,7 +39,9 @@ typedef struct sn_placed {
     uint64_t offset, bytes;
     sn_tier tier;
     sn_shape shape; /* local */
-    int64_t first, count; /* its elements; first: logical index, 0 unless it is a flat shard */
+    sn_shape block; /* what the rank holds over the axes on which it is in shards of dimensions, and where that begins */
+    int64_t begin[SN_MAX_DIMS];
+    int64_t first, count; /* its elements; first: index in the block, 0 unless it is a flat shard of that */
     bool within;    /* lives inside one program: bytes and offset are 0 */
 } sn_placed;
 
@@ -106,6 +108,13 @@ void sn_plan_free(sn_plan *plan);
  * none. A flat shard is a vector of the elements that this rank really holds; *first (may be NULL) is the index of its first element among
  * those of which it is a shard, 0 of anything else. */
 sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first);
+
+/* The same without flat shards; begin[d]: where it begins along each dimension. */
+sn_shape sn_local_block(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t begin[SN_MAX_DIMS]);
+
+/* Of a placed value of this logical shape, the elements from `element` on (in it) that lie in a row in the whole, too: how many; *where:
+ * the logical index of the first. */
+int64_t sn_placed_run(const sn_placed *at, const sn_shape *logical, int64_t element, int64_t *where);
 
 
 /* Text of a program, one instruction a line. */

@@ -37,4 +37,5 @@ const sn_op sn_op_add = {.name = "add",
                          .grad = grad,
                          .cost = cost,
                          .alias = {1u << 0 | 1u << 1},
+                         .linear = 1u << 0 | 1u << 1,
                          .kernels = {sn_add_avx512, sn_add_avx2, sn_add_cpu}};

@@ -8,7 +8,7 @@ static sn_status shape(sn_call *c) {
     SN_TRY(sn_need_any("all_gather", c, 0, "x"));
     const sn_tensor *x = &c->in[0];
     if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "all_gather: no mesh axis %lld", (long long)axis);
-    if (unit < 1 || unit % sn_dtypes[x->dtype].block)
+    if (unit < 1 || (!i[SN_ALL_GATHER_ROWS] && unit % sn_dtypes[x->dtype].block))
         return sn_fail(SN_ERR_SHAPE, "all_gather: unit must be a multiple of %d, the block of %s, found %lld", sn_dtypes[x->dtype].block,
                        sn_dtype_name(x->dtype), (long long)unit);
     sn_set_no_out(c, 0);
@@ -22,7 +22,7 @@ static sn_status shape(sn_call *c) {
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)input;
-    return c->attrs.i[SN_ALL_GATHER_UNIT] % sn_dtypes[form].block == 0;
+    return c->attrs.i[SN_ALL_GATHER_ROWS] || c->attrs.i[SN_ALL_GATHER_UNIT] % sn_dtypes[form].block == 0;
 }
 
 /* The shards of all ranks are read. */
@@ -33,7 +33,7 @@ const sn_op sn_op_all_gather = {.name = "all_gather",
                                 .max_in = 2,
                                 .n_out = 1,
                                 .mutates = 1u << 1,
-                                .int_attrs = {"axis", "unit"},
+                                .int_attrs = {"axis", "unit", "rows"},
                                 .comm_axis = 1 + SN_ALL_GATHER_AXIS,
                                 .shape = shape,
                                 .accepts = accepts,

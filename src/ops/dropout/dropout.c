@@ -14,10 +14,10 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-/* The key's row base says where the rows of a shard start; columns are counted from 0, so they stay whole. */
+/* The key's row base says where the rows of the batch start that a rank is given. */
 static const char *axes(const sn_call *c) {
     (void)c;
-    return "tK,N->tK";
+    return "tk,N->tk";
 }
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
@@ -38,12 +38,15 @@ const sn_op sn_op_dropout = {.name = "dropout",
                              .max_in = 2,
                              .n_out = 1,
                              .light = true,
-                             .int_attrs = {"site"},
+                             .int_attrs = {"site", "first_row", "first_column"},
+                             .begins = {{.attr = 1 + SN_DROPOUT_FIRST_ROW, .operand = 0, .dim = 0, .in_input = true},
+                                        {.attr = 1 + SN_DROPOUT_FIRST_COLUMN, .operand = 0, .dim = 1}},
                              .float_attrs = {"p"},
                              .shape = shape,
                              .axes = axes,
                              .accepts = accepts,
                              .grad = grad,
                              .cost = cost,
+                             .linear = 1u << 0,
                              .alias = {1u << 0},
                              .kernels = {sn_dropout_avx512, sn_dropout_avx2, sn_dropout_cpu}};

@@ -5,7 +5,7 @@
 
 #include "program/kernel.h"
 
-enum { SN_DROPOUT_SITE = 0 /* int */ };
+enum { SN_DROPOUT_SITE = 0, SN_DROPOUT_FIRST_ROW = 1, SN_DROPOUT_FIRST_COLUMN = 2 /* ints; beyond the key's row base */ };
 enum { SN_DROPOUT_P = 0 /* float */ };
 
 extern const sn_kernel sn_dropout_cpu[], sn_dropout_avx2[], sn_dropout_avx512[];

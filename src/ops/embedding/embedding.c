@@ -16,7 +16,7 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-static const char *axes(const sn_call *c) { return sn_dtype_is_quantised(c->in[1].dtype) ? "t,VE->tE" : "t,Ve->te"; }
+static const char *axes(const sn_call *c) { return sn_dtype_is_quantised(c->in[1].dtype) ? "t,vE->tE" : "t,ve->te"; }
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
@@ -42,7 +42,8 @@ const sn_op sn_op_embedding = {.name = "embedding",
                                .min_in = 2,
                                .max_in = 2,
                                .n_out = 1,
-                               .int_attrs = {"dtype"},
+                               .int_attrs = {"dtype", "first"},
+                               .begins = {{.attr = 1 + SN_EMBEDDING_FIRST, .operand = 1, .dim = 0}},
                                .shape = shape,
                                .axes = axes,
                                .accepts = accepts,

@@ -30,7 +30,7 @@ static void embedding_task(void *context, int64_t task, int member) {
     const sn_call *c = context;
     const int32_t *ids = c->in[0].data;
     const int64_t end = sn_min_i64((task + 1) * EMBEDDING_ROWS, sn_elements(&c->in[0]));
-    for (int64_t t = task * EMBEDDING_ROWS; t < end; t++) embedding_row(&c->in[1], ids[t], &c->out[0], t);
+    for (int64_t t = task * EMBEDDING_ROWS; t < end; t++) embedding_row(&c->in[1], ids[t] - c->attrs.i[SN_EMBEDDING_FIRST], &c->out[0], t);
 }
 
 static void embedding_run(const sn_call *c) {
@@ -80,25 +80,27 @@ static void embedding_grad_task(void *context, int64_t task, int member) {
     }
 }
 
+static const sn_tensor *table_of(const sn_call *c) { return sn_has(c, 2) ? &c->in[2] : &c->out[0]; }
+
 static void embedding_grad_run(const sn_call *c) {
     const int32_t *ids = c->in[0].data;
-    const sn_tensor *table = sn_has(c, 2) ? &c->in[2] : &c->out[0];
-    const int64_t tokens = sn_elements(&c->in[0]), rows = c->attrs.i[SN_EMBEDDING_GRAD_VOCAB];
+    const sn_tensor *table = table_of(c);
+    const int64_t tokens = sn_elements(&c->in[0]), rows = sn_rows(table), first = c->attrs.i[SN_EMBEDDING_GRAD_FIRST];
     if (!sn_elements(table)) return;
     int32_t *start = c->scratch, *order = start + rows + 2;
     memset(start, 0, (size_t)(rows + 2) * sizeof *start);
     for (int64_t t = 0; t < tokens; t++)
-        if (ids[t] >= 0 && ids[t] < rows) start[ids[t] + 2]++;
+        if (ids[t] >= first && ids[t] < first + rows) start[ids[t] - first + 2]++;
     for (int64_t v = 2; v <= rows + 1; v++) start[v] += start[v - 1];
     for (int64_t t = 0; t < tokens; t++)
-        if (ids[t] >= 0 && ids[t] < rows) order[start[ids[t] + 1]++] = (int32_t)t; /* leaves start[v] at the first of v */
+        if (ids[t] >= first && ids[t] < first + rows) order[start[ids[t] - first + 1]++] = (int32_t)t; /* leaves start[v] at the first of v */
     grad_context g = {.dy = &c->in[1], .table = table, .adds = sn_has(c, 2), .start = start, .order = order};
     sn_team_run(c->team, sn_tasks(rows, GRAD_ROWS), embedding_grad_task, &g);
 }
 
 static size_t embedding_grad_scratch(const sn_call *c, int n_threads) {
     (void)n_threads;
-    return (size_t)(c->attrs.i[SN_EMBEDDING_GRAD_VOCAB] + 2 + sn_elements(&c->in[0])) * sizeof(int32_t);
+    return (size_t)(sn_rows(table_of(c)) + 2 + sn_elements(&c->in[0])) * sizeof(int32_t);
 }
 
 SN_ONE_KERNEL(sn_embedding_cpu, "reference", SN_CPU_REFERENCE, NULL, embedding_run);

@@ -27,7 +27,7 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-static const char *axes(const sn_call *c) { return sn_has(c, 2) ? "T,Te,Ve->" : "t,te->Ve"; }
+static const char *axes(const sn_call *c) { return sn_has(c, 2) ? "T,Te,ve->" : "t,te->ve"; }
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
@@ -47,7 +47,8 @@ const sn_op sn_op_embedding_grad = {.name = "embedding_grad",
                                     .n_out = 1,
                                     .mutates = 1u << 2,
                                     .adds_into = 2,
-                                    .int_attrs = {"vocab", "dtype"},
+                                    .int_attrs = {"vocab", "dtype", "first"},
+                                    .begins = {{.attr = 1 + SN_EMBEDDING_GRAD_FIRST, .operand = SN_MAX_IN, .dim = 0}},
                                     .shape = shape,
                                     .axes = axes,
                                     .accepts = accepts,

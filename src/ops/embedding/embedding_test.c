@@ -56,7 +56,7 @@ static void rows_of_a_quantised_table(void **state) {
         sn_to_f32(SN_Q8_0, (char *)c.in[1].data + (size_t)((const int32_t *)c.in[0].data)[t] * sn_row_bytes(&c.in[1]), columns, back);
         assert_memory_equal((float *)c.out[0].data + t * columns, back, sizeof back);
     }
-    assert_string_equal(sn_op_embedding.axes(&c), "t,VE->tE");
+    assert_string_equal(sn_op_embedding.axes(&c), "t,vE->tE");
     op_free_call(&c);
 }
 
@@ -83,6 +83,46 @@ static void gradient(void **state) {
     }
 }
 
+/* A rank that holds rows [first, first + n): summands of y add up to it, the gradient's rows are the whole one's. */
+static void some_rows_of_the_table(void **state) {
+    (void)state;
+    enum { TOKENS = 40, COLUMNS = 33, CUT = 7 };
+    sn_call c = {.attrs = {.i = {[SN_EMBEDDING_DTYPE] = SN_F32}}}, d = {.attrs = {.i = {[SN_EMBEDDING_GRAD_VOCAB] = VOCAB}}};
+    c.in[0] = ids_of(TOKENS);
+    c.in[1] = op_tensor(SN_F32, sn_shape_of(VOCAB, COLUMNS), 3, 2);
+    op_prepare(&sn_op_embedding, &c, 2);
+    op_run(&sn_op_embedding, &c);
+    d.in[0] = ids_of(TOKENS);
+    d.in[1] = op_tensor(SN_F32, sn_shape_of(TOKENS, COLUMNS), 4, 2);
+    op_prepare(&sn_op_embedding_grad, &d, 2);
+    op_run(&sn_op_embedding_grad, &d);
+    for (int rank = 0; rank < 2; rank++) {
+        const int64_t first = rank ? CUT : 0, rows = rank ? VOCAB - CUT : CUT;
+        sn_call part = {.attrs = {.i = {[SN_EMBEDDING_DTYPE] = SN_F32, [SN_EMBEDDING_FIRST] = first}}};
+        part.in[0] = ids_of(TOKENS);
+        part.in[1] = op_tensor_of(SN_F32, sn_shape_of(rows, COLUMNS), (const float *)c.in[1].data + first * COLUMNS);
+        op_prepare(&sn_op_embedding, &part, 2);
+        op_same_bits(&sn_op_embedding, &part);
+        for (int t = 0; t < TOKENS; t++) {
+            const int32_t id = ((const int32_t *)part.in[0].data)[t];
+            const bool here = id >= first && id < first + rows;
+            for (int i = 0; i < COLUMNS; i++)
+                assert_true(op_get(&part.out[0], t * COLUMNS + i) == (here ? op_get(&c.out[0], t * COLUMNS + i) : 0));
+        }
+        op_free_call(&part);
+        sn_call grad = {.attrs = {.i = {[SN_EMBEDDING_GRAD_VOCAB] = VOCAB, [SN_EMBEDDING_GRAD_FIRST] = first}}};
+        grad.in[0] = ids_of(TOKENS);
+        grad.in[1] = op_tensor(SN_F32, sn_shape_of(TOKENS, COLUMNS), 4, 2);
+        op_prepare(&sn_op_embedding_grad, &grad, 2);
+        grad.out[0].shape.d[0] = rows;
+        op_same_bits(&sn_op_embedding_grad, &grad);
+        assert_memory_equal(grad.out[0].data, (const float *)d.out[0].data + first * COLUMNS, (size_t)(rows * COLUMNS) * sizeof(float));
+        op_free_call(&grad);
+    }
+    op_free_call(&c);
+    op_free_call(&d);
+}
+
 static void refuses(void **state) {
     (void)state;
     sn_call c = {.in = {{.dtype = SN_I64, .shape = sn_shape_of(2)}, {.dtype = SN_F32, .shape = sn_shape_of(3, 4)}}};
@@ -103,6 +143,6 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_float_tables), cmocka_unit_test(rows_of_a_quantised_table),
-                                       cmocka_unit_test(gradient), cmocka_unit_test(refuses)};
+                                       cmocka_unit_test(gradient), cmocka_unit_test(some_rows_of_the_table), cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,14 @@
 #define SN_OPS_MATH_SHARD_H
 
 #include "base/mem.h"
+#include "tensor/shape.h"
+
+/* Elements of a row of the first dimension, at least 1. */
+static inline int64_t sn_row_elements(const sn_shape *s) {
+    int64_t n = 1;
+    for (int d = 1; d < s->rank; d++) n *= s->d[d];
+    return n > 0 ? n : 1;
+}
 
 /* Elements of a full shard; rank r's begins at r times as many. n >= 0, unit >= 1, ranks >= 1. */
 static inline int64_t sn_shard(int64_t n, int64_t unit, int64_t ranks) {

@@ -45,10 +45,10 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-/* A split k gives partial sums, so with a bias, which every rank would add, k must be whole. */
+/* A split k gives partial sums; a bias is added to one of them. */
 static const char *axes(const sn_call *c) {
-    static const char *const letters[2][2][2] = {{{"tk,kn->tn", "tK,Kn,n->tn"}, {"tk,nk->tn", "tK,nK,n->tn"}},
-                                                 {{"kt,kn->tn", "Kt,Kn,n->tn"}, {"kt,nk->tn", "Kt,nK,n->tn"}}};
+    static const char *const letters[2][2][2] = {{{"tk,kn->tn", "tk,kn,n->tn"}, {"tk,nk->tn", "tk,nk,n->tn"}},
+                                                 {{"kt,kn->tn", "kt,kn,n->tn"}, {"kt,nk->tn", "kt,nk,n->tn"}}};
     return letters[c->attrs.i[SN_MATMUL_TRANS_A] != 0][c->attrs.i[SN_MATMUL_TRANS_B] != 0][sn_has(c, BIAS)];
 }
 
@@ -119,6 +119,8 @@ const sn_op sn_op_matmul = {
     .accepts = accepts,
     .grad = grad,
     .cost = cost,
+    .linear = 1u << A,
+    .added_once = 1u << BIAS,
     .kernels = {sn_matmul_avx512_bf16, sn_matmul_avx512, sn_matmul_avx2, sn_matmul_cpu, sn_matmul_quant_avx512_vnni, sn_matmul_quant_avx512,
                 sn_matmul_quant_avx2, sn_matmul_quant_cpu},
 };

@@ -38,7 +38,7 @@ static void shapes(void **state) {
     c.n_in = 3;
     c.in[2] = (sn_tensor){.dtype = SN_F32, .shape = sn_shape_of(3)};
     assert_ok(sn_op_matmul.shape(&c));
-    assert_string_equal(sn_op_matmul.axes(&c), "tK,nK,n->tn");
+    assert_string_equal(sn_op_matmul.axes(&c), "tk,nk,n->tn");
     c.in[2].shape = sn_shape_of(5);
     assert_int_equal(sn_op_matmul.shape(&c), SN_ERR_SHAPE);
     assert_non_null(strstr(sn_error_text(), "bias"));

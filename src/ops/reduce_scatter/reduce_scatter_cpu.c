@@ -15,10 +15,11 @@ static int64_t step_of(const sn_call *c, int64_t shard) {
 }
 
 static int64_t shard_of(const sn_call *c) {
-    return sn_shard(sn_elements(&c->in[0]), c->attrs.i[SN_REDUCE_SCATTER_UNIT], c->attrs.i[SN_REDUCE_SCATTER_RANKS]);
+    const int64_t row = c->attrs.i[SN_REDUCE_SCATTER_ROWS] ? sn_row_elements(&c->in[0].shape) : 1;
+    return sn_shard(sn_elements(&c->in[0]), c->attrs.i[SN_REDUCE_SCATTER_UNIT] * row, c->attrs.i[SN_REDUCE_SCATTER_RANKS]);
 }
 
-static void sum_f64(double *y, int64_t n, const void *const *pieces, int ranks) {
+static void sum_pieces_f64(double *y, int64_t n, const void *const *pieces, int ranks) {
     for (int64_t i = 0; i < n; i++) {
         double sum = ((const double *)pieces[0])[i];
         for (int r = 1; r < ranks; r++) sum += ((const double *)pieces[r])[i];
@@ -31,7 +32,7 @@ static void sum_pieces(const sn_tensor *y, int64_t first, int64_t n, const void 
     const int64_t width = sn_dtypes[y->dtype].bytes;
     float buffer[SN_PIECE], sum[SN_PIECE];
     if (y->dtype == SN_F64) {
-        sum_f64((double *)sn_element(y, first), n, pieces, ranks);
+        sum_pieces_f64((double *)y->data + first, n, pieces, ranks);
         return;
     }
     for (int64_t at = 0; at < n; at += SN_PIECE) {

@@ -29,5 +29,6 @@ const sn_op sn_op_scale = {.name = "scale",
                            .accepts = sn_accepts_float,
                            .grad = grad,
                            .cost = cost,
+                           .linear = 1u << 0,
                            .alias = {1u << 0},
                            .kernels = {sn_scale_avx512, sn_scale_avx2, sn_scale_cpu}};

@@ -5,7 +5,7 @@
 static void sum_units_run(const sn_call *c) {
     const double *units = c->in[1].data;
     double sum = 0;
-    for (int64_t u = 0; u < sn_elements(&c->in[1]); u++) sum += units[u];
+    for (int64_t u = 0; sn_has(c, 1) && u < sn_elements(&c->in[1]); u++) sum += units[u];
     ((double *)c->in[0].data)[c->attrs.i[SN_SUM_UNITS_SLOT]] = sum;
 }
 

@@ -1,0 +1,292 @@
+/* Tensor parallelism gives one rank's losses and weights: sums come in another order, so within 1e-5 in f32, with adapters, recomputation,
+ * accumulation, shards of tokens between blocks, data parallelism and its shards beside it. Nothing divides evenly here. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/session.h"
+#include "support/tiny.h"
+
+enum { MOST = 4, LENGTH = 6, ROWS = 8, STEPS = 5 };
+
+typedef struct world {
+    sn_options *recipe;
+    sn_session s;
+    sn_plan *plans[MOST];
+    sn_run *runs[MOST];
+    sn_comm *comms;
+    sn_team *team;
+    int ranks, program;
+    int64_t accumulation;
+} world;
+
+typedef struct outcome {
+    double loss[STEPS];
+    float norm[STEPS];
+    float *weights; /* of all parameters that are trained (the masters, where there are) and of their moments, one after the other */
+    size_t n;
+} outcome;
+
+/* 3 key/value heads with 2 queries each, an odd vocabulary and feed-forward. */
+static sn_model_config odd_llama(bool tied, bool biases) {
+    sn_model_config c = tiny_llama();
+    c.vocab_size = 97;
+    c.hidden_size = 40;
+    c.num_heads = 6;
+    c.num_kv_heads = 3;
+    c.head_dim = 8;
+    c.intermediate_size = 53;
+    c.tie_word_embeddings = tied;
+    c.attention_bias = c.mlp_bias = biases;
+    return c;
+}
+
+static void open_world(world *w, const sn_model_config *model, int ranks, const char *options) {
+    *w = (world){.ranks = ranks, .recipe = tiny_recipe(options)};
+    sn_session *s = &w->s;
+    w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
+    assert_ok(sn_device_find("cpu", 1, &s->device));
+    s->cluster.addresses = s->device.shape.addresses;
+    s->ranks = ranks;
+    assert_ok(sn_session_mesh(s, w->recipe));
+    sn_training_shape shape = {.tokens = ROWS * LENGTH / w->accumulation};
+    assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &s->cluster, NULL, &s->job));
+    assert_ok(sn_comm_threads_new(ranks, &w->comms));
+    assert_ok(sn_team_open(ranks, NULL, &w->team));
+    for (int r = 0; r < ranks; r++) {
+        sn_plan_request request = {.device = s->device.shape, .reuse = true, .rank = r};
+        assert_ok(sn_plan_make(s->job, &request, &w->plans[r]));
+        assert_ok(sn_run_open(w->plans[r], &s->device, &w->comms[r], &w->runs[r]));
+        assert_ok(sn_load_weights(w->runs[r], s->job, 7));
+    }
+}
+
+static void close_world(world *w) {
+    for (int r = 0; r < w->ranks; r++) sn_run_close(w->runs[r]);
+    for (int r = 0; r < w->ranks; r++) sn_plan_free(w->plans[r]);
+    sn_job_free(w->s.job);
+    sn_comm_threads_free(w->comms);
+    sn_team_close(w->team);
+    sn_options_close(w->recipe);
+}
+
+static void run_rank(void *context, int64_t rank, int member) {
+    world *w = context;
+    (void)member;
+    assert_ok(sn_run_program(w->runs[rank], w->program, 0));
+}
+
+static int32_t label_of(int64_t at, int step, int64_t vocabulary) { return at % 5 == 1 ? -100 : (int32_t)((at * 29 + step) % vocabulary); }
+
+/* Ranks of one data-parallel index see the same rows. */
+static void fill(world *w, int64_t vocabulary, int step, int64_t m, int64_t labels) {
+    const sn_mesh *mesh = &w->s.job->mesh;
+    int64_t local = ROWS * LENGTH / w->accumulation / mesh->size[SN_MESH_DP];
+    for (int r = 0; r < w->ranks; r++) {
+        sn_run *run = w->runs[r];
+        int64_t at = (m * mesh->size[SN_MESH_DP] + sn_mesh_index(mesh, r, SN_MESH_DP)) * local;
+        int32_t *ids = sn_run_io(run, w->program, "ids", 0, NULL), *positions = sn_run_io(run, w->program, "positions", 0, NULL);
+        int32_t *starts = sn_run_io(run, w->program, "seq_start", 0, NULL), *to = sn_run_io(run, w->program, "labels", 0, NULL);
+        uint32_t *key = sn_run_io(run, w->program, "key", 0, NULL);
+        if (key) memcpy(key, (uint32_t[]){5, 6, (uint32_t)step, (uint32_t)at}, 16);
+        *(float *)sn_run_io(run, w->program, "scale", 0, NULL) = 1.0f / (float)labels;
+        for (int64_t i = 0; i < local; i++, at++) {
+            ids[i] = (int32_t)((at * 131 + step * 17) % vocabulary);
+            positions[i] = (int32_t)(i % LENGTH);
+            starts[i] = (int32_t)(i - i % LENGTH);
+            to[i] = label_of(at, step, vocabulary);
+        }
+    }
+}
+
+/* All of a value in f32, from whichever ranks hold it; they agree where several do. */
+static void collect(const world *w, sn_pid p, float *to) {
+    const sn_persistent *e = &w->s.job->persistent[p];
+    int64_t all, where, n;
+    assert_true(sn_shape_elements(&e->shape, &all));
+    for (int64_t i = 0; i < all; i++) to[i] = NAN;
+    for (int r = 0; r < w->ranks; r++) {
+        const sn_placed *at = sn_run_placed(w->runs[r], p);
+        const float *data = sn_run_persistent(w->runs[r], p);
+        assert_true(e->rest.form == SN_F32 && (data || !at->count));
+        for (int64_t k = 0; k < at->count; k += n) {
+            n = sn_placed_run(at, &e->shape, k, &where);
+            assert_true(n > 0 && where >= 0 && where + n <= all);
+            for (int64_t i = 0; i < n; i++) {
+                if (!isnan(to[where + i]) && to[where + i] != data[k + i])
+                    fail_msg("%s[%ld]: rank %d holds another value", e->name, (long)(where + i), r);
+                to[where + i] = data[k + i];
+            }
+        }
+    }
+    for (int64_t i = 0; i < all; i++)
+        if (isnan(to[i])) fail_msg("%s[%ld] is nowhere", e->name, (long)i);
+}
+
+static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) {
+    world w;
+    open_world(&w, model, ranks, options);
+    const sn_job *job = w.s.job;
+    sn_pid loss = sn_job_find(job, "loss");
+    int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
+    int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
+    for (int step = 0; step < STEPS; step++) {
+        float hyper[8] = {1e-3f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1)};
+        int64_t labels = 0;
+        for (int64_t at = 0; at < ROWS * LENGTH; at++) labels += label_of(at, step, model->vocab_size) >= 0;
+        for (int r = 0; r < ranks; r++) {
+            memset(sn_run_persistent(w.runs[r], loss), 0, 16);
+            memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
+        }
+        for (int64_t m = 0; m < w.accumulation; m++) {
+            w.program = m ? next : first;
+            fill(&w, model->vocab_size, step, m, labels);
+            sn_team_run(w.team, ranks, run_rank, &w);
+        }
+        w.program = update;
+        if (update >= 0) sn_team_run(w.team, ranks, run_rank, &w);
+        double sum = 0;
+        for (int r = 0; r < ranks; r++)
+            if (!sn_mesh_index(&job->mesh, r, SN_MESH_TP)) sum += ((double *)sn_run_persistent(w.runs[r], loss))[0];
+        out->loss[step] = sum / (double)labels;
+        out->norm[step] = ((const float *)sn_run_io(w.runs[0], updating, "clip", 0, NULL))[2];
+        for (int r = 1; r < ranks; r++)
+            if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step])
+                fail_msg("%s: rank %d has another norm", options, r);
+    }
+    out->n = 0;
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        const sn_persistent *e = &job->persistent[p];
+        bool weight = e->class_of == SN_CLASS_WEIGHTS && e->trainable && sn_job_master(job, (sn_pid)p) == SN_NONE,
+             state = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE;
+        int64_t n;
+        if (!weight && !state) continue;
+        assert_true(sn_shape_elements(&e->shape, &n));
+        out->weights = sn_realloc(out->weights, (out->n + (size_t)n) * sizeof(float));
+        collect(&w, (sn_pid)p, out->weights + out->n);
+        out->n += (size_t)n;
+    }
+    close_world(&w);
+}
+
+/* Adam divides by the root of a moment: with its usual epsilon a gradient that is all rounding moves a weight as much as any other. */
+#define STEADY "threads=1 recompute=none adam_epsilon=1e-5 "
+
+/* These options at these ranks against one rank without `spread`, which says how ranks are laid out. */
+static void check(sn_model_config config, const char *more, int ranks, const char *spread, double within) {
+    outcome one = {0}, other = {0};
+    char options[512];
+    snprintf(options, sizeof options, STEADY "%s", more);
+    train(&config, 1, options, &one);
+    snprintf(options, sizeof options, STEADY "%s %s", more, spread);
+    train(&config, ranks, options, &other);
+    assert_true(isfinite(one.loss[0]) && one.loss[STEPS - 1] != one.loss[0] && one.n == other.n && one.n > 0);
+    for (int k = 0; k < STEPS; k++) {
+        double loss = fabs(one.loss[k] - other.loss[k]) / one.loss[k],
+               norm = fabs((double)(one.norm[k] - other.norm[k])) / (double)one.norm[k];
+        if (!(loss <= within && norm <= 10 * within))
+            fail_msg("%d ranks, %s: step %d: loss %.9g, one rank %.9g; norm %.9g, %.9g", ranks, options, k, other.loss[k], one.loss[k],
+                     (double)other.norm[k], (double)one.norm[k]);
+    }
+    double worst = test_error(other.weights, one.weights, one.n);
+    if (!(worst <= within)) fail_msg("%d ranks, %s: weights or moments differ by %g", ranks, options, worst);
+    sn_free(one.weights);
+    sn_free(other.weights);
+}
+
+static void heads_feed_forward_vocabulary(void **state) {
+    (void)state;
+    check(odd_llama(true, false), "", 2, "tp=2", 1e-5);
+    check(odd_llama(true, false), "", 3, "tp=3", 1e-5);
+    check(odd_llama(false, false), "", 2, "tp=2", 1e-5);
+    check(odd_llama(false, false), "", 3, "tp=3", 1e-5);
+}
+
+static void shards_of_tokens(void **state) {
+    (void)state;
+    check(odd_llama(true, false), "", 2, "tp=2 sequence_parallel=on", 1e-5);
+    check(odd_llama(false, false), "", 3, "tp=3 sequence_parallel=on", 1e-5);
+}
+
+static void biases(void **state) {
+    (void)state;
+    check(odd_llama(true, true), "", 2, "tp=2", 1e-5);
+    check(odd_llama(false, true), "", 3, "tp=3 sequence_parallel=on", 1e-5);
+}
+
+static void beside_data_parallel(void **state) {
+    (void)state;
+    check(odd_llama(true, false), "", 4, "tp=2", 1e-5);
+    check(odd_llama(true, false), "", 4, "tp=2 sequence_parallel=on", 1e-5);
+    for (int stage = 1; stage <= 3; stage++) {
+        char spread[64];
+        snprintf(spread, sizeof spread, "tp=2 zero_stage=%d", stage);
+        check(odd_llama(stage == 2, false), "", 4, spread, 1e-5);
+    }
+}
+
+static void accumulation_and_recomputation(void **state) {
+    (void)state;
+    check(odd_llama(true, false), "gradient_accumulation_steps=4", 2, "tp=2", 1e-5);
+    check(odd_llama(false, false), "gradient_accumulation_steps=4", 4, "tp=2 zero_stage=2 recompute=light", 1e-5);
+    static const char *const modes[] = {"light", "selective", "attention", "every:1", "all"};
+    for (int i = 0; i < 5; i++) {
+        char spread[64];
+        snprintf(spread, sizeof spread, "tp=%d recompute=%s sequence_parallel=%s", 2 + i % 2, modes[i], i % 3 ? "on" : "off");
+        check(odd_llama(true, false), "", 2 + i % 2, spread, 1e-5);
+    }
+}
+
+static void adapters(void **state) {
+    (void)state;
+    static const char lora[] = "lora=on lora_rank=4 lora_dropout=0.1";
+    check(odd_llama(true, false), lora, 2, "tp=2", 1e-5);
+    check(odd_llama(true, false), lora, 3, "tp=3 sequence_parallel=on", 1e-5);
+    check(odd_llama(false, false), lora, 4, "tp=2 sequence_parallel=on zero_stage=3 recompute=all", 1e-5);
+    check(odd_llama(true, false), "lora=on lora_rank=4 gradient_accumulation_steps=4", 4, "tp=2", 1e-5);
+}
+
+/* Sums of 16-bit activations in another order. */
+static void sixteen_bits(void **state) {
+    (void)state;
+    check(odd_llama(true, false), "precision=bf16 adam_epsilon=1e-3", 2, "tp=2", 2e-2);
+    check(odd_llama(false, false), "precision=bf16 adam_epsilon=1e-3", 4, "tp=2 zero_stage=3 sequence_parallel=on", 2e-2);
+}
+
+static void refused(sn_model_config config, int ranks, const char *options, const char *why) {
+    sn_options *recipe = tiny_recipe(options);
+    sn_session s = {.ranks = ranks};
+    sn_job *job = NULL;
+    assert_ok(sn_device_find("cpu", 1, &s.device));
+    s.cluster.addresses = s.device.shape.addresses;
+    sn_training_shape shape = {.tokens = ROWS * LENGTH};
+    sn_status status = sn_session_mesh(&s, recipe);
+    if (status == SN_OK) status = sn_job_for_training(&config, NULL, &shape, recipe, &s.cluster, NULL, &job);
+    assert_int_not_equal(status, SN_OK);
+    if (!strstr(sn_error_text(), why)) fail_msg("%s: %s", options, sn_error_text());
+    sn_options_close(recipe);
+}
+
+static void refuses(void **state) {
+    (void)state;
+    refused(odd_llama(true, false), 3, "tp=2", "tensor_parallel_size is 2, which does not divide 3 ranks");
+    refused(odd_llama(true, false), 4, "tp=4", "tensor_parallel_size is 4, but the model has only 3 key/value heads");
+    sn_model_config five = odd_llama(true, false);
+    five.num_heads = five.num_kv_heads = 5;
+    refused(five, 4, "tp=4", "5 key/value heads, 2 a rank, leave nothing for the last");
+    refused(odd_llama(true, false), 2, "tp=2 optimizer=muon", "work on whole matrices");
+    refused(odd_llama(true, false), 2, "tp=2 optimizer=adamw_8bit", "adamw_8bit");
+    refused(tiny_gpt2(), 2, "tp=2", "holds several matrices in one");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(heads_feed_forward_vocabulary),
+                                       cmocka_unit_test(shards_of_tokens),
+                                       cmocka_unit_test(biases),
+                                       cmocka_unit_test(beside_data_parallel),
+                                       cmocka_unit_test(accumulation_and_recomputation),
+                                       cmocka_unit_test(adapters),
+                                       cmocka_unit_test(sixteen_bits),
+                                       cmocka_unit_test(refuses)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
