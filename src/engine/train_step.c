@@ -72,30 +72,60 @@ static void read_loss(sn_training *t, double *sum, double *count) {
     }
 }
 
-/* An input of micro-batch k of those that one run of the program takes. */
-static void *input_of(sn_run *run, int program, const char *name, int k, int slot) {
+static sn_status check_tokens(const sn_training *t, const sn_batch *b) {
+    const int64_t vocabulary = t->model->config->vocab_size;
+    for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
+        if (b->ids[i] < 0 || b->ids[i] >= vocabulary)
+            return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b->ids[i], (long long)vocabulary);
+        if (b->labels[i] != SN_IGNORE_LABEL && (b->labels[i] < 0 || b->labels[i] >= vocabulary))
+            return sn_fail(SN_ERR_DATA, "label %d is outside the vocabulary of %lld", b->labels[i], (long long)vocabulary);
+    }
+    return SN_OK;
+}
+
+/* The name of an input of micro-batch k of those that one run of the program takes. */
+static const char *name_of(const char *name, int k, char text[64]) {
+    snprintf(text, 64, k ? "%s.%d" : "%s", name, k);
+    return text;
+}
+
+/* Gives a rank what it holds of an input over its rows' tokens; from NULL: the tokens' places in these rows. */
+static void deal(sn_training *t, int rank, int program, int k, int slot, const char *input, const int32_t *from) {
+    const sn_io_slot *info;
     char text[64];
-    snprintf(text, sizeof text, k ? "%s.%d" : "%s", name, k);
-    return sn_run_io(run, program, text, slot, NULL);
+    const char *name = name_of(input, k, text);
+    const sn_job *job = t->session.job;
+    const sn_graph *g = job->graphs[program];
+    int32_t *to = sn_run_io(t->runs[rank - t->first], program, name, slot, &info);
+    if (!to) return;
+    const sn_value *v = &g->values[sn_graph_find(g, name)];
+    int64_t base = sn_mesh_index(&job->mesh, rank, SN_MESH_DP) * t->micro_rows * t->cutoff;
+    for (int64_t i = 0; i < info->shape.d[0]; i++) {
+        int64_t place = sn_split_place(&v->result, &job->mesh, rank, 0, v->shape.d[0], i) - base;
+        to[i] = from ? from[place] : (int32_t)place;
+    }
 }
 
 /* Fills one micro-batch of every rank here, the k-th of the program's. */
 static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int k, int slot, float scale) {
+    char text[64];
+    sn_batch b = {.ids = t->tokens[0], .positions = t->tokens[1], .seq_start = t->tokens[2], .labels = t->tokens[3]};
+    int filled = -1;
     for (int r = 0; r < t->here; r++) {
         sn_run *run = t->runs[r];
         int index = sn_mesh_index(&t->session.job->mesh, t->first + r, SN_MESH_DP);
-        sn_batch b = {.ids = input_of(run, program, "ids", k, slot), .positions = input_of(run, program, "positions", k, slot),
-                      .seq_start = input_of(run, program, "seq_start", k, slot), .labels = input_of(run, program, "labels", k, slot)};
-        SN_TRY(sn_loader_fill(loader, micro, index, &b));
-        for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
-            int64_t vocabulary = t->model->config->vocab_size;
-            if (b.ids[i] < 0 || b.ids[i] >= vocabulary)
-                return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b.ids[i], (long long)vocabulary);
-            if (b.labels[i] != SN_IGNORE_LABEL && (b.labels[i] < 0 || b.labels[i] >= vocabulary))
-                return sn_fail(SN_ERR_DATA, "label %d is outside the vocabulary of %lld", b.labels[i], (long long)vocabulary);
+        if (index != filled) {
+            SN_TRY(sn_loader_fill(loader, micro, index, &b));
+            SN_TRY(check_tokens(t, &b));
+            filled = index;
         }
-        *(float *)input_of(run, program, "scale", k, slot) = scale;
-        uint32_t *key = input_of(run, program, "key", k, slot);
+        deal(t, t->first + r, program, k, slot, "ids", b.ids);
+        deal(t, t->first + r, program, k, slot, "positions", b.positions);
+        deal(t, t->first + r, program, k, slot, "seq_start", b.seq_start);
+        deal(t, t->first + r, program, k, slot, "labels", b.labels);
+        deal(t, t->first + r, program, k, slot, "token_index", NULL);
+        *(float *)sn_run_io(run, program, name_of("scale", k, text), slot, NULL) = scale;
+        uint32_t *key = sn_run_io(run, program, name_of("key", k, text), slot, NULL);
         uint64_t seed = (uint64_t)sn_options_int(t->recipe, "seed");
         int64_t row = (micro * t->rows_ranks + index) * t->micro_rows * t->cutoff;
         if (key) memcpy(key, (uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32), (uint32_t)t->counters.batch_step, (uint32_t)row}, 16);
