@@ -264,10 +264,15 @@ static void entries_hold_together(void **state) {
         if (p->decided) assert_false(p->decided(recipe)); /* nothing is said */
         for (size_t k = 0; k < p->n_choices; k++) {
             sn_options *alone = tiny_recipe("");
-            own_option(p, p->choices[k].key);
-            assert_ok(sn_options_set(alone, p->choices[k].key, p->choices[k].value, SN_FROM_COMMAND_LINE, "test"));
-            assert_true(sn_options_is(alone, p->choices[k].key, p->choices[k].value));
-            assert_ok(sn_passes_check(alone)); /* a choice alone breaks nothing */
+            const char *key, *value;
+            const sn_cluster cluster = {.addresses = 1, .mesh = {{2, 1, 1, 1, 1}}};
+            bool offered = sn_choice_applies(p, alone, &cluster, &p->choices[k]);
+            for (size_t j = 0; sn_choice_setting(&p->choices[k], j, &key, &value); j++) {
+                own_option(p, key);
+                assert_ok(sn_options_set(alone, key, value, SN_FROM_COMMAND_LINE, "test"));
+            }
+            assert_true(sn_choice_made(&p->choices[k], alone));
+            if (offered) assert_ok(sn_passes_check(alone)); /* a choice alone breaks nothing */
             sn_options_close(alone);
         }
         for (size_t k = 0; k < p->n_inference; k++) {

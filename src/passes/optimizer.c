@@ -151,7 +151,8 @@ static bool other_moments(const sn_options *recipe) {
 static const sn_conflict conflicts[] = {{other_moments, "moment_dtype bf16: the states of adamw_8bit and adafactor have forms of their own"}};
 
 /* The search changes the form of moments that there are, and no other rule than the default. */
-static bool offers(const sn_options *recipe, const sn_choice *choice) {
+static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {
+    (void)cluster;
     if (!strcmp(choice->key, "optimizer")) return is_optimizer(recipe, "adamw") && !strcmp(sn_options_string(recipe, "moment_dtype"), "f32");
     if (is_optimizer(recipe, "sgd")) return sn_options_float(recipe, "momentum") > 0;
     return !is_optimizer(recipe, "adamw_8bit") && !is_optimizer(recipe, "adafactor");
@@ -161,7 +162,7 @@ static bool offers(const sn_options *recipe, const sn_choice *choice) {
 static const char hints[] = "optimizer.params.adam_w_mode:true,optimizer.params.torch_adam,optimizer.params.bias_correction:true,"
                             "optimizer.params.amsgrad:false,optimizer.params.nesterov:false,optimizer.params.dampening:0";
 
-static const sn_choice choices[] = {{"moment_dtype", "bf16", SN_CHOICE_LOSSY}, {"optimizer", "adamw_8bit", SN_CHOICE_LOSSY}};
+static const sn_choice choices[] = {{"moment_dtype", "bf16", SN_CHOICE_LOSSY, {0}}, {"optimizer", "adamw_8bit", SN_CHOICE_LOSSY, {0}}};
 
 const sn_pass sn_pass_optimizer = {.name = "optimizer",
                                    .saves = "gradient norm, clipping, the update; rules with smaller states",
@@ -169,5 +170,6 @@ const sn_pass sn_pass_optimizer = {.name = "optimizer",
                                    .options = SN_OPTION_GROUP("Optimizer", options),
                                    .deepspeed_hints = hints,
                                    SN_PASS_CHOICES(choices),
+                                   .touches = SN_TOUCHES_RESTS,
                                    .offers = offers,
                                    SN_PASS_CONFLICTS(conflicts)};
