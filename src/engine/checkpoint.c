@@ -69,7 +69,7 @@ typedef struct note {
     uint32_t crc, unused;
 } note;
 
-/* This process's pieces; values that every rank holds whole are rank 0's to write. */
+/* This process's pieces; what several ranks hold alike is the lowest one's to write. */
 static sn_status write_pieces(const sn_session *s, int32_t turn, sn_st_writer *w, note *notes) {
     const sn_job *job = s->job;
     size_t index = 0;
@@ -79,7 +79,6 @@ static sn_status write_pieces(const sn_session *s, int32_t turn, sn_st_writer *w
         size_t bytes, item = (size_t)sn_dtypes[job->persistent[p].rest.form].bytes;
         int64_t first;
         sn_run *holder;
-        if (s->world && s->world->rank && !sn_session_in_shards(s, (sn_pid)p)) continue;
         for (int i = 0; sn_session_piece(s, (sn_pid)p, i, &first, &holder, &bytes); i++) {
             SN_TRY(write_piece(holder, (sn_pid)p, bytes, w, index - 1, (size_t)first * item, &n->crc));
             n->bytes += bytes;

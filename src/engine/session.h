@@ -14,6 +14,7 @@ typedef struct sn_session {
     sn_cluster cluster;
     sn_job *job;
     sn_plan *plan;
+    sn_bill most; /* of the rank that needs most: the plan's, unless ranks differ in what they hold */
     sn_run *run;
     sn_run *const *runs; /* of all ranks in this process, the lowest first; NULL: run alone */
     int n_runs;
@@ -59,10 +60,8 @@ sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *a
 
 void sn_session_close(sn_session *s); /* not the model */
 
-/* Whether a persistent value rests in flat shards over the ranks. */
-bool sn_session_in_shards(const sn_session *s, sn_pid p);
-
-/* A persistent value is held in pieces, in logical order: whole by rank 0, or in flat shards. Piece i of those in this process,
+/* A persistent value is held in pieces, in logical order: whole, or in flat shards, of the lowest ranks that have it. Piece i of those in
+ * this process,
  * from logical element *first on, is `bytes` of holder's value p; false after the last. */
 bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_run **holder, size_t *bytes);
 

@@ -76,6 +76,9 @@ typedef struct sn_op {
     /* Not 0: the op communicates, over the mesh axis that integer attribute comm_axis - 1 says. */
     int comm_axis;
 
+    /* Not 0: one rank of that axis sends to another one: integer attributes comm_from - 1 and comm_from are their indices on it. */
+    int comm_from;
+
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */
     int adds_into;
 

@@ -57,6 +57,7 @@ typedef struct sn_io_slot {
 typedef struct sn_planned {
     sn_program program;
     sn_role role;
+    int micro_batches; /* of which one run takes the inputs */
     sn_io_slot *io;
     int n_io;
     /* Lifetimes, for the bill and the picture: one entry a transient block. */
