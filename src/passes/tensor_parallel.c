@@ -63,8 +63,11 @@ static int spread_dim(const sn_persistent *e) {
     return -1;
 }
 
-/* Elements of a dimension that stay together: whole blocks of a row, if rows are cut. */
-static int64_t block_of(const sn_persistent *e, int dim) { return dim == e->shape.rank - 1 && dim ? sn_dtypes[e->rest.form].block : 1; }
+/* Elements of a dimension that stay together: whole blocks of a row, if rows are cut, as it rests and as its file has it. */
+static int64_t block_of(const sn_persistent *e, int dim) {
+    int64_t rest = sn_dtypes[e->rest.form].block, file = e->source.file >= 0 ? sn_dtypes[e->source.form].block : 1;
+    return dim == 0 || dim != e->shape.rank - 1 ? 1 : rest > file ? rest : file;
+}
 
 /* How a dimension is shared out: ceil(units / ranks) units a rank, and each has to get some. */
 static sn_status check_share(const char *what, int64_t units, int64_t ranks) {
