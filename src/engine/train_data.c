@@ -71,6 +71,10 @@ static sn_status open_data(sn_training *t, const char *data) {
 
 /* Rank 0 opens first, so that an index is built once; the others then find it. */
 sn_status sn_training_open_data(sn_training *t, const char *data) {
+    int64_t tokens = t->micro_rows * t->cutoff; /* fits, as the plan was made for it */
+    t->tokens[0] = sn_alloc(4 * (size_t)tokens * sizeof *t->tokens[0]);
+    if (!t->tokens[0]) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the tokens of a micro-batch");
+    for (int i = 1; i < 4; i++) t->tokens[i] = t->tokens[0] + i * tokens;
     sn_status s = t->world.rank ? SN_OK : open_data(t, data);
     SN_TRY(sn_world_agree(&t->world, s));
     s = t->world.rank ? open_data(t, data) : SN_OK;
@@ -84,4 +88,5 @@ void sn_training_close_data(sn_training *t) {
     sn_dataset_close(t->eval_dataset);
     sn_chat_template_free(t->chat_template);
     sn_free(t->eos_text);
+    sn_free(t->tokens[0]);
 }

@@ -39,6 +39,7 @@ typedef struct sn_training {
     sn_loader *loader, *eval_loader;
     sn_data_cursor cursor;
     int64_t micro_rows, accumulation, cutoff, total_steps;
+    int32_t *tokens[4]; /* of one micro-batch's rows: ids, positions, seq_start, labels; one block */
     sn_schedule schedule;
     char digest[160];
 

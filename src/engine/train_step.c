@@ -69,22 +69,49 @@ static void read_loss(sn_training *t, double *sum, double *count) {
     }
 }
 
+static sn_status check_tokens(const sn_training *t, const sn_batch *b) {
+    const int64_t vocabulary = t->model->config->vocab_size;
+    for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
+        if (b->ids[i] < 0 || b->ids[i] >= vocabulary)
+            return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b->ids[i], (long long)vocabulary);
+        if (b->labels[i] != SN_IGNORE_LABEL && (b->labels[i] < 0 || b->labels[i] >= vocabulary))
+            return sn_fail(SN_ERR_DATA, "label %d is outside the vocabulary of %lld", b->labels[i], (long long)vocabulary);
+    }
+    return SN_OK;
+}
+
+/* Gives a rank what it holds of an input over its rows' tokens; from NULL: the tokens' places in these rows. */
+static void deal(sn_training *t, int rank, int program, int slot, const char *name, const int32_t *from) {
+    const sn_io_slot *info;
+    const sn_job *job = t->session.job;
+    const sn_graph *g = job->graphs[program];
+    int32_t *to = sn_run_io(t->runs[rank - t->first], program, name, slot, &info);
+    if (!to) return;
+    const sn_value *v = &g->values[sn_graph_find(g, name)];
+    int64_t base = sn_mesh_index(&job->mesh, rank, SN_MESH_DP) * t->micro_rows * t->cutoff;
+    for (int64_t i = 0; i < info->shape.d[0]; i++) {
+        int64_t place = sn_split_place(&v->result, &job->mesh, rank, 0, v->shape.d[0], i) - base;
+        to[i] = from ? from[place] : (int32_t)place;
+    }
+}
+
 /* Fills one micro-batch of every rank here. */
 static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int slot, float scale) {
+    sn_batch b = {.ids = t->tokens[0], .positions = t->tokens[1], .seq_start = t->tokens[2], .labels = t->tokens[3]};
+    int filled = -1;
     for (int r = 0; r < t->here; r++) {
         sn_run *run = t->runs[r];
         int index = sn_mesh_index(&t->session.job->mesh, t->first + r, SN_MESH_DP);
-        int32_t *positions = sn_run_io(run, program, "positions", slot, NULL);
-        sn_batch b = {.ids = sn_run_io(run, program, "ids", slot, NULL), .positions = positions,
-                      .seq_start = sn_run_io(run, program, "seq_start", slot, NULL), .labels = sn_run_io(run, program, "labels", slot, NULL)};
-        SN_TRY(sn_loader_fill(loader, micro, index, &b));
-        for (int64_t i = 0; i < t->micro_rows * t->cutoff; i++) {
-            int64_t vocabulary = t->model->config->vocab_size;
-            if (b.ids[i] < 0 || b.ids[i] >= vocabulary)
-                return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary of %lld", b.ids[i], (long long)vocabulary);
-            if (b.labels[i] != SN_IGNORE_LABEL && (b.labels[i] < 0 || b.labels[i] >= vocabulary))
-                return sn_fail(SN_ERR_DATA, "label %d is outside the vocabulary of %lld", b.labels[i], (long long)vocabulary);
+        if (index != filled) {
+            SN_TRY(sn_loader_fill(loader, micro, index, &b));
+            SN_TRY(check_tokens(t, &b));
+            filled = index;
         }
+        deal(t, t->first + r, program, slot, "ids", b.ids);
+        deal(t, t->first + r, program, slot, "positions", b.positions);
+        deal(t, t->first + r, program, slot, "seq_start", b.seq_start);
+        deal(t, t->first + r, program, slot, "labels", b.labels);
+        deal(t, t->first + r, program, slot, "token_index", NULL);
         *(float *)sn_run_io(run, program, "scale", slot, NULL) = scale;
         uint32_t *key = sn_run_io(run, program, "key", slot, NULL);
         uint64_t seed = (uint64_t)sn_options_int(t->recipe, "seed");

@@ -281,6 +281,19 @@ static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
     }
 }
 
+int64_t sn_split_place(const sn_split *s, const sn_mesh *m, int rank, int dim, int64_t extent, int64_t local) {
+    int64_t shares[SN_MESH_AXES];
+    for (int a = 0; a < SN_MESH_AXES; a++) shares[a] = extent /= s->axis[a].kind == SN_SHARD && s->axis[a].dim == dim ? m->size[a] : 1;
+    for (int a = SN_MESH_AXES - 1; a >= 0; a--) {
+        const sn_split_axis *x = &s->axis[a];
+        if (x->kind != SN_SHARD || x->dim != dim) continue;
+        int64_t index = sn_mesh_index(m, rank, a), unit = x->unit > 0 ? x->unit : 1, turn = local / unit;
+        if (x->at == SN_DEAL_FOLDED) local = (turn * m->size[a] + (turn % 2 ? m->size[a] - 1 - index : index)) * unit + local % unit;
+        else local += index * shares[a];
+    }
+    return local;
+}
+
 sn_status sn_graph_infer_splits(sn_graph *g) {
     sn_split_axis *kept = sn_alloc((g->n_values + 1) * sizeof *kept);
     sn_status s = kept ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot infer the splits of %s", g->name);

@@ -21,9 +21,13 @@ enum { SN_SPLIT_FLAT = 0xff }; /* shard of the flattened tensor, not of one dime
 typedef struct sn_split_axis {
     uint8_t kind; /* sn_split_kind */
     uint8_t dim;  /* of a shard: dimension, or SN_SPLIT_FLAT */
-    uint16_t at;  /* of SN_AT: index */
+    uint16_t at;  /* of SN_AT: index; of a shard of a dimension: sn_deal */
     int32_t unit; /* of a shard: elements that stay together */
 } sn_split_axis;
+
+/* Which units of a dimension a rank of n holds. Folded: units are dealt to ranks 0 .. n - 1 and back, two a rank and turn, so that of
+ * work that grows along the dimension all get the same (Llama 3's zigzag order: Dubey et al. 2024, arXiv 2407.21783). */
+typedef enum sn_deal { SN_DEAL_RUN, SN_DEAL_FOLDED } sn_deal;
 
 typedef struct sn_split {
     sn_split_axis axis[SN_MESH_AXES];
@@ -49,6 +53,9 @@ static inline int sn_mesh_neighbour(const sn_mesh *m, int rank, int axis, int in
 }
 
 static inline bool sn_is_flat(const sn_split_axis *x) { return x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT; }
+
+/* What this rank holds at place `local` of its share of a dimension of so many elements: its logical place. Every share is full. */
+int64_t sn_split_place(const sn_split *s, const sn_mesh *m, int rank, int dim, int64_t extent, int64_t local);
 
 static inline bool sn_split_is_whole(const sn_split *s) {
     for (int i = 0; i < SN_MESH_AXES; i++)

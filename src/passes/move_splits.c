@@ -7,7 +7,7 @@
 
 enum { COMM_UNIT = 64 };
 
-static bool is_run(const sn_split_axis *x) { return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0); }
+static bool is_run(const sn_split_axis *x) { return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0 && x->at == SN_DEAL_RUN); }
 
 /* Elements, or rows, that stay together in a shard of this kind. */
 static int64_t unit_of(const sn_split_axis *x) { return x->unit > 0 ? x->unit : 1; }
@@ -62,7 +62,7 @@ sn_status sn_gather_again(sn_graph *g, sn_nid id, int i) {
 
 static bool same(const sn_split_axis *a, const sn_split_axis *b) {
     if (a->kind != b->kind) return false;
-    if (a->kind == SN_SHARD) return a->dim == b->dim && a->unit == b->unit;
+    if (a->kind == SN_SHARD) return a->dim == b->dim && a->unit == b->unit && a->at == b->at;
     return a->kind != SN_AT || a->at == b->at;
 }
 

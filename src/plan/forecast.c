@@ -31,16 +31,17 @@ sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes) {
     return r;
 }
 
-/* Bytes that a rank sends for a collective: the whole value less its own shard. */
+/* Bytes that a rank sends for a collective: the whole value less its own shard, or, where it gets as much as it gives, all of it. */
 static double ring_bytes(const sn_instr *in, int ranks) {
     double most = 0;
+    bool even = in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape);
     for (int i = 0; i < in->n_in + in->n_out; i++) {
         const sn_arg *a = i < in->n_in ? &in->in[i] : &in->out[i - in->n_in];
         size_t bytes;
         if (a->arena == SN_NO_ARENA || !sn_shape_bytes(&a->shape, a->dtype, &bytes)) continue;
         if ((double)bytes > most) most = (double)bytes;
     }
-    return ranks > 1 ? most * (ranks - 1) / ranks : 0;
+    return ranks > 1 ? even ? most : most * (ranks - 1) / ranks : 0;
 }
 
 sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh) {

@@ -16,7 +16,7 @@
 #include "program/attrs.h"
 #include "tensor/shape.h"
 
-enum { SN_MAX_IN = 10, SN_MAX_OUT = 4 };
+enum { SN_MAX_IN = 12, SN_MAX_OUT = 4 };
 
 typedef enum sn_device_kind { SN_DEVICE_CPU, SN_DEVICE_CUDA } sn_device_kind;
 

@@ -10,7 +10,7 @@
 #include "base/team.h"
 #include "tensor/convert.h"
 
-enum { MOST = 512 };
+enum { MOST = 4096 };
 static void *held[MOST];
 static int n_held;
 

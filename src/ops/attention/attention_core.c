@@ -167,6 +167,10 @@ void sn_attention_rows_start(sn_attention_rows *r) {
 
 void sn_attention_rows_run(const sn_attention_isa *isa, sn_attention_rows *r, const sn_attention_keys *keys) {
     sn_attention_rows_start(r);
+    sn_attention_rows_meet(isa, r, keys);
+}
+
+void sn_attention_rows_meet(const sn_attention_isa *isa, sn_attention_rows *r, const sn_attention_keys *keys) {
     int64_t first, last;
     sn_attention_rows_chunks(r, &first, &last);
     for (int64_t chunk = first; chunk <= last; chunk++) {

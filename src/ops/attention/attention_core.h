@@ -80,7 +80,9 @@ void sn_attention_rows_load(const sn_attention_isa *isa, sn_attention_rows *r, s
 void sn_attention_rows_start(sn_attention_rows *r);
 /* Computes m, l and o of one chunk. */
 void sn_attention_rows_chunk(const sn_attention_isa *isa, sn_attention_rows *r, const sn_attention_keys *keys, int64_t chunk);
-/* All chunks, joined: row_m, row_l, row_o. */
+/* All chunks that the rows see, joined to row_m, row_l, row_o as they are. Neither lo nor hi falls from row to row. */
+void sn_attention_rows_meet(const sn_attention_isa *isa, sn_attention_rows *r, const sn_attention_keys *keys);
+/* The same from the start. */
 void sn_attention_rows_run(const sn_attention_isa *isa, sn_attention_rows *r, const sn_attention_keys *keys);
 
 /* Chunks that the rows of a set see: first and last. */

@@ -1,5 +1,6 @@
 /* dropout: x / (1 - p), or 0 with probability p. Whether an element is kept depends on the key input, the site and the
- * logical row and column alone. The gradient is dropout of dy by the same key and site. Attributes: site, p. */
+ * logical row and column alone: x [T, K], key u32 [4], index i32 [T] (optional: the logical rows, from the key's row base on; without it
+ * they follow each other from first_row). The gradient is dropout of dy by the same key and site. Attributes: site, p. */
 #ifndef SN_OPS_DROPOUT_H
 #define SN_OPS_DROPOUT_H
 

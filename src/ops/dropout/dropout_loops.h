@@ -12,9 +12,10 @@ static void dropout_row(const sn_call *c, int64_t row) {
     const int64_t columns = sn_cols(x);
     const double p = c->attrs.f[SN_DROPOUT_P];
     const float keep = (float)(1.0 - p);
+    const int64_t place = sn_has(c, 2) ? ((const int32_t *)c->in[2].data)[row] : row + c->attrs.i[SN_DROPOUT_FIRST_ROW];
     const uint32_t below = (uint32_t)(p * 0x1p24 + 0.5); /* words whose upper 24 bits are below this are dropped */
     const sn_random source = {
-        .key = {key[0], key[1]}, .c = {key[2], (uint32_t)c->attrs.i[SN_DROPOUT_SITE], key[3] + (uint32_t)(row + c->attrs.i[SN_DROPOUT_FIRST_ROW]), 0}, .low = 3, .high = -1};
+        .key = {key[0], key[1]}, .c = {key[2], (uint32_t)c->attrs.i[SN_DROPOUT_SITE], key[3] + (uint32_t)place, 0}, .low = 3, .high = -1};
     float x_buffer[SN_PIECE], y_buffer[SN_PIECE];
     uint32_t word_buffer[SN_PIECE + 8 * SN_RANDOM_BLOCK];
     for (int64_t at = 0; at < columns; at += SN_PIECE) {

@@ -1,0 +1,15 @@
+#include "base/cpu.h"
+#include "ops/ring_attention/ring_attention.h"
+#include "ops/ring_attention/ring_attention_core.h"
+
+static void run(const sn_call *c) { sn_ring_attention_run(c, &sn_attention_isa_avx2); }
+
+const sn_kernel sn_ring_attention_avx2[] = {
+    {.name = "avx2",
+     .device = SN_DEVICE_CPU,
+     .needs = SN_CPU_AVX2,
+     .takes = sn_ring_attention_takes,
+     .scratch = sn_ring_attention_scratch,
+     .run = run},
+    {0},
+};
