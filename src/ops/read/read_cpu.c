@@ -79,10 +79,10 @@ static sn_status read_rows(const sn_call *c, const sn_tensor *x) {
 
 static void run(const sn_call *c) {
     const sn_tensor *x = result(c);
-    *c->status = c->attrs.i[SN_READ_STRIDE]                                             ? read_transposed(c, x)
-                 : x->shape.rank == 2 && x->shape.d[1] != c->attrs.i[SN_READ_COLUMNS]   ? read_columns(c, x)
-                 : c->attrs.i[SN_READ_HEAD_DIM]                                         ? read_heads(c, x)
-                                                                                        : read_rows(c, x);
+    *c->status = c->attrs.i[SN_READ_STRIDE]                                           ? read_transposed(c, x)
+                 : x->shape.rank == 2 && x->shape.d[1] != c->attrs.i[SN_READ_COLUMNS] ? read_columns(c, x)
+                 : c->attrs.i[SN_READ_HEAD_DIM]                                       ? read_heads(c, x)
+                                                                                      : read_rows(c, x);
 }
 
 const sn_kernel sn_read_cpu[] = {{"reference", SN_DEVICE_CPU, 0, NULL, scratch, run}, {0}};
