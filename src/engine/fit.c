@@ -105,7 +105,7 @@ static sn_status measure(sn_model *model, const sn_world *world, const search_sp
     if (status == SN_OK && *valid) {
         sn_status planned = sn_train_plan(model, o, world, NULL, &s);
         if (planned == SN_OK) {
-            c->total = s.plan->bill.total;
+            c->total = s.most.total;
             sn_rates rates;
             sn_forecast f;
             sn_train_rates(&s, o, &rates);
@@ -185,7 +185,7 @@ static sn_status fit(sn_model *model, const sn_options *recipe, const sn_world *
     char size[24];
     SN_TRY(open_space(recipe, &space));
     SN_TRY(look(model, world, &space, recipe, off || !strcmp(how, "any") ? SN_CHOICE_LOSSY : SN_CHOICE_REORDERED, budget, &s));
-    if (off || !s.n_fits) return refuse(&s, &session->plan->bill, budget);
+    if (off || !s.n_fits) return refuse(&s, &session->most, budget);
     SN_TRY(apply(&space, recipe, &s.fits[0], chosen, &valid));
     for (int i = 0; i < s.n_fits; i++)
         sn_info("%s %s: %s, about %.2f s a step (%s)", i ? "next:" : "fit: took", s.fits[i].text, sn_bytes_text(s.fits[i].total, size),
@@ -198,7 +198,7 @@ static sn_status fit_first(sn_model *model, const sn_options *recipe, const sn_w
     SN_TRY(sn_train_plan(model, recipe, world, NULL, session));
     uint64_t budget = sn_budget_bytes(recipe, world && world->comm ? world->local : session->ranks);
     if (world) budget = sn_world_least(world, budget);
-    if (session->plan->bill.total <= budget || !strcmp(session->device.shape.name, "null")) return SN_OK;
+    if (session->most.total <= budget || !strcmp(session->device.shape.name, "null")) return SN_OK;
     return fit(model, recipe, world, budget, session, chosen);
 }
 

@@ -153,9 +153,25 @@ sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
     return SN_OK;
 }
 
+/* Whether some ranks hold values that others do not. */
+static bool ranks_differ(const sn_job *job) {
+    for (size_t p = 0; p < job->n_persistent; p++)
+        for (int a = 0; a < SN_MESH_AXES; a++)
+            if (job->persistent[p].rest.split.axis[a].kind == SN_AT) return true;
+    return false;
+}
+
 sn_status sn_session_plan(sn_session *s) {
     sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s), .rank = s->rank, .reuse = true};
-    return s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan);
+    SN_TRY(s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan));
+    if (s->most.total) return SN_OK; /* known: another rank of the same job */
+    s->most = s->plan->bill;
+    if (s->whole_cluster || !ranks_differ(s->job)) return SN_OK;
+    sn_plan *largest;
+    SN_TRY(sn_plan_cluster(s->job, &request, &largest));
+    s->most = largest->bill;
+    sn_plan_free(largest);
+    return SN_OK;
 }
 
 static uint64_t budget_here(const sn_options *recipe, int ranks) {
@@ -172,7 +188,7 @@ uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
 }
 
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
-    const sn_bill *b = &s->plan->bill;
+    const sn_bill *b = &s->most;
     uint64_t budget = budget_here(recipe, s->ranks);
     char need[24], have[24], missing[24], largest[24];
     if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
@@ -196,4 +212,5 @@ void sn_session_close(sn_session *s) {
     s->run = NULL;
     s->plan = NULL;
     s->job = NULL;
+    s->most = (sn_bill){0};
 }

@@ -14,6 +14,7 @@ typedef struct sn_session {
     sn_cluster cluster;
     sn_job *job;
     sn_plan *plan;
+    sn_bill most; /* of the rank that needs most: the plan's, unless ranks differ in what they hold */
     sn_run *run;
     sn_run *const *runs; /* of all ranks in this process, the lowest first; NULL: run alone */
     int n_runs;

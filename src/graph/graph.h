@@ -69,6 +69,7 @@ typedef struct sn_persistent {
     sn_source source;
     sn_pid parent;    /* of a gradient, state or master: its weight; SN_NONE otherwise */
     int32_t state_run; /* of a state: not 0: one element for each run of so many elements of the flattened parent (a block's scale) */
+    int32_t turn;      /* of a weight: the turn in which it is trained; -1: in every (see sn_turns) */
     bool rests_whole;  /* what changes it needs all of it: it never rests in shards */
     sn_pid adapter_of; /* of a weight that an adapter adds beside another: that one; SN_NONE: it is the model's own */
     sn_adapter_part adapter_part; /* these two: of a weight with adapter_of */
@@ -128,6 +129,8 @@ typedef struct sn_node {
     sn_nid origin;       /* the node it was cloned or derived from; SN_NONE */
     uint32_t site;       /* random site: a clone keeps its origin's */
     sn_nid after;        /* ordering edge: runs after this node; SN_NONE */
+    sn_split where;      /* the ranks that run it: on each axis SN_WHOLE (all) or SN_AT */
+    bool is_placed;      /* a pass said where; else it is inferred */
 } sn_node;
 
 struct sn_job;
@@ -148,6 +151,8 @@ static inline bool sn_role_trains(sn_role r) { return r == SN_ROLE_TRAIN || r ==
 typedef struct sn_graph {
     const char *name; /* program name */
     sn_role role;
+    int micro_batches; /* of which one run takes the inputs: "ids", "ids.1", ... */
+    int64_t times;     /* that a step runs it */
     struct sn_job *job;
     sn_value *values;
     size_t n_values, cap_values;
@@ -155,11 +160,12 @@ typedef struct sn_graph {
     size_t n_nodes, cap_nodes;
     sn_nid *order; /* execution order; holds every live node once */
     size_t n_order, cap_order;
-    /* State of the builder: the pass, phase, layer and name prefix that new nodes get, and its first error. */
+    /* State of the builder: the pass, phase, layer, ranks and name prefix that new nodes get, and its first error. */
     const char *made_by;
     sn_phase phase;
     sn_part part;
     int32_t layer;
+    sn_split where;
     sn_status status;
     size_t insert_at; /* position in `order` for new nodes; SIZE_MAX: at the end */
     uint32_t next_site;
@@ -168,6 +174,21 @@ typedef struct sn_graph {
 } sn_graph;
 
 enum { SN_MAX_PROGRAMS = 8 };
+
+/* Training in turns: in each turn of so many updates only the weights of that turn are trained, and only their gradients, states and masters
+ * exist: those of different turns share bytes. They begin anew with each turn: states at zero, masters as their weights. One program serves all
+ * turns; what a turn has no use for is not run (plan/turns.c). */
+typedef enum sn_turn_order { SN_TURNS_RANDOM /* each once a round */, SN_TURNS_ASCENDING, SN_TURNS_DESCENDING } sn_turn_order;
+typedef struct sn_turns {
+    int count;     /* 0: everything is trained all the time */
+    int64_t steps; /* updates of a turn */
+    sn_turn_order order;
+    uint64_t seed; /* of the random order */
+} sn_turns;
+
+/* The turn of an update, counted from 0, and how many updates of it came before. */
+int sn_turn_at(const sn_turns *t, int64_t update);
+int64_t sn_turn_step(const sn_turns *t, int64_t update);
 
 typedef struct sn_job {
     sn_pool pool; /* names */
@@ -179,6 +200,7 @@ typedef struct sn_job {
     sn_graph *graphs[SN_MAX_PROGRAMS];
     int n_graphs;
     sn_mesh mesh;
+    sn_turns turns;
 } sn_job;
 
 sn_status sn_job_new(sn_job **out);
@@ -196,6 +218,9 @@ int sn_job_role_index(const sn_job *job, sn_role role);       /* the first progr
 /* Adds a program that holds the same values and nodes as g, under the same ids. NULL with the error set when it cannot. */
 sn_graph *sn_job_copy_graph(const sn_graph *g, const char *name, sn_role role);
 
+/* Takes a program out of the job. */
+void sn_job_remove_graph(sn_job *job, sn_graph *g);
+
 /* Index in job->files of this path, which is added and copied when it is new; -1 with the error set when it cannot. */
 int sn_job_add_file(sn_job *job, const char *path);
 
@@ -205,6 +230,9 @@ sn_pid sn_job_find(const sn_job *job, const char *name);
 
 /* Says where and in which form a persistent value rests from now on, in the table and in every program. */
 void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest);
+
+/* The turn in which alone a persistent value exists: of a gradient, state or master that of its weight; -1: it is always there. */
+int32_t sn_job_turn(const sn_job *job, sn_pid p);
 
 /* Makes a persistent value a gradient, state or master of a parameter: it is of its layer and, where it has its shape, has its axes and is
  * spread as it is over all axes of the mesh but the data-parallel one. */
@@ -243,6 +271,10 @@ sn_status sn_graph_infer(sn_graph *g);
 
 /* Infers the split of every result from the splits of inputs and persistent values, and the split that each use needs. */
 sn_status sn_graph_infer_splits(sn_graph *g);
+
+/* Appends the nodes of `from`, a program over the same persistent values, in their order behind those of `to`. Their other values are
+ * new; inputs are those of `to` by the name NAME.suffix (suffix NULL: NAME), which are added where there are none. */
+sn_status sn_graph_stamp(sn_graph *to, const sn_graph *from, const char *suffix);
 
 /* Removes from `order` the nodes whose outputs nobody uses (and that change nothing in place). */
 sn_status sn_graph_drop_unused(sn_graph *g);

@@ -16,6 +16,7 @@ typedef struct sn_op {
     uint32_t into;    /* bit i: that input, the last one, takes the place of output 0: written whole, never read */
     uint32_t tile;    /* bit i: input i has operand 0's shape and is worked on element by element, so that the op may be stamped in
                        * runs of rows of them; attribute `flat_first` then says where a run begins */
+    uint32_t leaves_out; /* bit o: output o is not made in a call where it is absent (rank 0), whatever the attributes say */
     bool light;       /* few operations an element: to make its outputs again takes hardly longer than to read them */
 
     /* Names of the attribute slots, for explain; NULL for unused ones. */
@@ -74,6 +75,9 @@ typedef struct sn_op {
 
     /* Not 0: the op communicates, over the mesh axis that integer attribute comm_axis - 1 says. */
     int comm_axis;
+
+    /* Not 0: one rank of that axis sends to another one: integer attributes comm_from - 1 and comm_from are their indices on it. */
+    int comm_from;
 
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */
     int adds_into;

@@ -31,10 +31,12 @@ sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes) {
     return r;
 }
 
-/* Bytes that a rank sends for a collective: the whole value less its own shard, or, where it gets as much as it gives, all of it. */
+/* Bytes that a rank sends for a collective: the whole value less its own shard, or, where it gets as much as it gives or only gives, all
+ * of it. */
 static double ring_bytes(const sn_instr *in, int ranks) {
     double most = 0;
-    bool even = in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape);
+    bool even = in->from >= 0 || (in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape));
+    if (in->from >= 0 && in->in[0].arena == SN_NO_ARENA) return 0; /* it gets */
     for (int i = 0; i < in->n_in + in->n_out; i++) {
         const sn_arg *a = i < in->n_in ? &in->in[i] : &in->out[i - in->n_in];
         size_t bytes;
@@ -48,16 +50,18 @@ sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, 
     sn_program_time t = {0};
     for (uint32_t k = 0; k < p->count; k++) {
         const sn_instr *i = &p->instrs[k];
+        double share = 1; /* of the turns: an average step */
+        if (p->turns) share = ((i->turns.last < p->turns ? i->turns.last : p->turns - 1) - i->turns.first + 1) / (double)p->turns;
         if (i->queue == SN_QUEUE_COMM) {
-            double bytes = ring_bytes(i, mesh->size[i->axis]);
+            double bytes = share * ring_bytes(i, mesh->size[i->axis]);
             t.sent += bytes;
-            t.communication += rates->ring > 0 ? bytes / rates->ring : i->bytes / rates->bytes_per_s;
+            t.communication += rates->ring > 0 ? bytes / rates->ring : share * i->bytes / rates->bytes_per_s;
             continue;
         }
         bool bf16 = rates->bf16_flops > 0 && i->n_in > 1 && i->in[0].dtype == SN_BF16 && i->in[1].dtype == SN_BF16;
         double arithmetic = i->flops / (bf16 ? rates->bf16_flops : rates->f32_flops);
         double traffic = i->bytes / (i->queue == SN_QUEUE_COPY && rates->host > 0 ? rates->host : rates->bytes_per_s);
-        t.compute += arithmetic > traffic ? arithmetic : traffic;
+        t.compute += share * (arithmetic > traffic ? arithmetic : traffic);
     }
     return t;
 }

@@ -33,6 +33,7 @@ sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn
     int64_t begin[SN_MAX_DIMS], at;
     sn_shape s = sn_local_block(logical, split, mesh, rank, begin);
     if (first) *first = 0;
+    if (!sn_split_holds(split, mesh, rank)) return sn_shape_of(0);
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
         if (!sn_is_flat(x)) continue;
@@ -54,8 +55,12 @@ typedef struct planner {
     uint32_t *first, *last; /* by value: instructions that define it and use it last */
     uint32_t *root;         /* by value: the value whose bytes it shares */
     uint64_t *bytes, *offset;
+    sn_turn_span *node_turns, *turns, *held; /* by node; by value: in which it is touched, in which its bytes are held */
     bool *staged;           /* by value: the disk arena writes or reads its bytes */
     sn_shape *shape;        /* local */
+    bool *here;             /* by value: this rank has it */
+    sn_nid *order;          /* of the nodes that this rank runs */
+    size_t n_order;
 } planner;
 
 static sn_tier tier_of(const sn_value *v) {
@@ -148,6 +153,19 @@ static sn_shape use_of(const planner *p, const sn_use *u, uint64_t *begin) {
     return s;
 }
 
+/* What a node reads is made on this rank, or is there from the start. */
+static sn_status check_made(const planner *p, const sn_node *n) {
+    for (int i = 0; i < n->n_in; i++) {
+        sn_vid v = n->in[i].value;
+        if (v == SN_NONE) continue;
+        bool missing = p->here[v] ? is_transient(p, &p->g->values[v]) && p->first[v] == SN_NONE : !sn_ops[n->op]->comm_axis;
+        if (missing)
+            return sn_fail(SN_ERR_PLAN, "%s: rank %d runs %s %s, but nothing makes %s there", p->g->name, p->request->rank, sn_ops[n->op]->name, n->name,
+                               p->g->values[v].name ? p->g->values[v].name : "one of its inputs");
+    }
+    return SN_OK;
+}
+
 /* Rows are counted in logical coordinates, so a value whose first axis is spread over ranks has no slices yet. */
 static sn_status check_slices(const planner *p, const sn_node *n) {
     for (int i = 0; i < n->n_in; i++) {
@@ -159,13 +177,22 @@ static sn_status check_slices(const planner *p, const sn_node *n) {
     return SN_OK;
 }
 
+static bool is_held(const planner *p, sn_vid v) { return v != SN_NONE && p->here[v]; }
+
+/* Whether the node reads input i here. What one rank sends another, that one does not read, though it may have it too. */
+static bool is_read(const planner *p, const sn_node *n, int i) {
+    const sn_op *op = sn_ops[n->op];
+    bool sends = !op->comm_from || n->attrs.i[op->comm_from - 1] == sn_mesh_index(&p->job->mesh, p->request->rank, (int)n->attrs.i[op->comm_axis - 1]);
+    return sends && is_held(p, n->in[i].value) && !is_left_out(p, n, i);
+}
+
 static void local_call(const planner *p, const sn_node *n, sn_call *c) {
     uint64_t begin;
     sn_node_call(p->g, n, c);
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i].value != SN_NONE) c->in[i].shape = is_left_out(p, n, i) ? (sn_shape){0} : use_of(p, &n->in[i], &begin);
+        if (n->in[i].value != SN_NONE) c->in[i].shape = is_read(p, n, i) ? use_of(p, &n->in[i], &begin) : (sn_shape){0};
     for (int i = 0; i < n->n_out; i++)
-        if (n->out[i] != SN_NONE) c->out[i].shape = p->shape[n->out[i]];
+        if (n->out[i] != SN_NONE) c->out[i].shape = is_held(p, n->out[i]) ? p->shape[n->out[i]] : (sn_shape){0};
 }
 
 /* Where each rank has the runs of its own elements, their number follows from what it has of those. */
@@ -185,6 +212,7 @@ static sn_status measure_values(planner *p) {
     for (size_t v = 0; v < p->g->n_values; v++) {
         const sn_value *x = &p->g->values[v];
         size_t bytes;
+        p->here[v] = sn_split_holds(split_of(x), &p->job->mesh, p->request->rank);
         p->shape[v] = shape_of(p, x);
         if (!sn_shape_bytes(&p->shape[v], x->dtype, &bytes)) {
             char text[96];
@@ -199,14 +227,54 @@ static sn_status measure_values(planner *p) {
     return SN_OK;
 }
 
+enum { USED = 1, USED_HERE = 2 };
+
+/* Whether this rank has a part in a node; `used` says by value how those that come after use it. What only other ranks use is not made
+ * here. Communication is kept whatever comes of it: another rank has its part in it too. */
+static bool takes_part(const planner *p, const sn_node *n, const uint8_t *used) {
+    const sn_op *op = sn_ops[n->op];
+    bool keep = op->comm_axis;
+    if (!sn_split_holds(&n->where, &p->job->mesh, p->request->rank)) return false;
+    for (int i = 0; i < n->n_in; i++) keep |= n->in[i].value != SN_NONE && op->mutates >> i & 1;
+    for (int i = 0; i < n->n_out; i++) {
+        if (n->out[i] == SN_NONE) continue;
+        const sn_value *v = &p->g->values[n->out[i]];
+        keep |= used[n->out[i]] != USED || v->output || v->persistent != SN_NONE;
+    }
+    return keep;
+}
+
+/* The nodes of the graph that this rank runs. */
+static sn_status choose_nodes(planner *p) {
+    const sn_graph *g = p->g;
+    uint8_t *used = sn_alloc_zero(g->n_values + 1, sizeof *used);
+    size_t at = g->n_order;
+    p->order = sn_alloc((g->n_order + 1) * sizeof *p->order);
+    if (!used || !p->order) {
+        sn_free(used);
+        return no_memory();
+    }
+    for (size_t k = g->n_order; k-- > 0;) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        bool here = takes_part(p, n, used);
+        if (here) p->order[--at] = g->order[k];
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i].value != SN_NONE) used[n->in[i].value] |= here ? USED | USED_HERE : USED;
+    }
+    p->n_order = g->n_order - at;
+    memmove(p->order, p->order + at, p->n_order * sizeof *p->order);
+    sn_free(used);
+    return SN_OK;
+}
+
 static void measure_lifetimes(planner *p) {
     const sn_graph *g = p->g;
-    for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+    for (size_t k = 0; k < p->n_order; k++) {
+        const sn_node *n = &g->nodes[p->order[k]];
         for (int i = 0; i < n->n_in; i++)
-            if (n->in[i].value != SN_NONE) p->last[n->in[i].value] = (uint32_t)k;
+            if (is_read(p, n, i)) p->last[n->in[i].value] = (uint32_t)k;
         for (int i = 0; i < n->n_out; i++)
-            if (n->out[i] != SN_NONE) {
+            if (is_held(p, n->out[i])) {
                 if (p->first[n->out[i]] == SN_NONE) p->first[n->out[i]] = (uint32_t)k;
                 if (p->last[n->out[i]] < k) p->last[n->out[i]] = (uint32_t)k;
             }
@@ -215,18 +283,24 @@ static void measure_lifetimes(planner *p) {
 
 static void mark_staged(planner *p) {
     const sn_graph *g = p->g;
-    for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+    for (size_t k = 0; k < p->n_order; k++) {
+        const sn_node *n = &g->nodes[p->order[k]];
         if (n->op == SN_OP_fetch) p->staged[p->root[n->out[0]]] = true;
         if (n->op == SN_OP_store) p->staged[p->root[n->in[0].value]] = true;
     }
 }
 
+static sn_turn_span hull(sn_turn_span a, sn_turn_span b) {
+    if (a.first > a.last) return b;
+    if (b.first > b.last) return a;
+    return (sn_turn_span){a.first < b.first ? a.first : b.first, a.last > b.last ? a.last : b.last};
+}
+
 /* An output takes the bytes of an input that dies here, when the op permits it and the sizes agree. */
 static void join_aliases(planner *p) {
     const sn_graph *g = p->g;
-    for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+    for (size_t k = 0; k < p->n_order; k++) {
+        const sn_node *n = &g->nodes[p->order[k]];
         const sn_op *op = sn_ops[n->op];
         uint32_t taken = 0;
         for (int o = 0; o < n->n_out; o++) {
@@ -244,6 +318,7 @@ static void join_aliases(planner *p) {
                 taken |= 1u << i;
                 p->root[out] = r;
                 p->last[r] = p->last[out];
+                p->held[r] = hull(p->held[r], p->held[out]);
                 break;
             }
         }
@@ -257,15 +332,15 @@ static sn_queue queue_of(const sn_node *n) {
     return SN_QUEUE_COMPUTE;
 }
 
-static sn_arg arg_of(const planner *p, const sn_use *u, bool writes) {
+static sn_arg arg_of(const planner *p, const sn_use *u, bool here, bool writes) {
     sn_vid v = u->value;
-    if (v == SN_NONE) return (sn_arg){.arena = SN_NO_ARENA, .value = SN_NONE};
+    if (!here) return (sn_arg){.arena = SN_NO_ARENA, .value = SN_NONE};
     const sn_value *x = &p->g->values[v];
     sn_vid r = p->root[v];
     uint64_t begin;
     sn_shape shape = use_of(p, u, &begin);
     return (sn_arg){.arena = (uint8_t)tier_of(&p->g->values[r]), .offset = p->offset[r] + begin, .writes = writes, .class_of = (uint8_t)x->class_of,
-                    .dtype = x->dtype, .shape = shape, .value = v, .slotted = x->input};
+                    .dtype = x->dtype, .shape = shape, .value = v, .slotted = x->input, .turns = p->turns[v]};
 }
 
 static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *c, const sn_kernel **kernel) {
@@ -329,18 +404,19 @@ static void set_begins(const planner *p, const sn_node *n, sn_attrs *attrs) {
 static sn_status make_instructions(planner *p) {
     const sn_graph *g = p->g;
     sn_program *prog = &p->out->program;
-    prog->count = (uint32_t)g->n_order;
-    prog->instrs = sn_alloc_zero(g->n_order, sizeof *prog->instrs);
+    prog->count = (uint32_t)p->n_order;
+    prog->instrs = sn_alloc_zero(p->n_order, sizeof *prog->instrs);
     if (!prog->instrs) return no_memory();
-    for (size_t k = 0; k < g->n_order; k++) prog->n_args += (uint32_t)g->nodes[g->order[k]].n_in + (uint32_t)g->nodes[g->order[k]].n_out;
+    for (size_t k = 0; k < p->n_order; k++) prog->n_args += (uint32_t)g->nodes[p->order[k]].n_in + (uint32_t)g->nodes[p->order[k]].n_out;
     prog->args = sn_alloc_zero(prog->n_args, sizeof *prog->args);
     if (!prog->args) return no_memory();
     sn_arg *next = prog->args;
-    for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+    for (size_t k = 0; k < p->n_order; k++) {
+        const sn_node *n = &g->nodes[p->order[k]];
         const sn_op *op = sn_ops[n->op];
         sn_instr *in = &prog->instrs[k];
         sn_call c;
+        SN_TRY(check_made(p, n));
         SN_TRY(check_slices(p, n));
         SN_TRY(check_splits(p, n));
         local_call(p, n, &c);
@@ -354,11 +430,14 @@ static sn_status make_instructions(planner *p) {
         in->attrs = n->attrs;
         if (op->flat_first) in->attrs.i[op->flat_first - 1] += first_of(p, n);
         set_begins(p, n, &in->attrs);
-        in->node = g->order[k];
+        in->node = p->order[k];
+        in->turns = p->node_turns[p->order[k]];
         in->name = n->name;
         in->made_by = n->made_by;
         in->queue = (uint8_t)queue_of(n);
         if (op->comm_axis) in->axis = (uint8_t)n->attrs.i[op->comm_axis - 1];
+        in->from = op->comm_from ? (int16_t)n->attrs.i[op->comm_from - 1] : -1;
+        in->to = op->comm_from ? (int16_t)n->attrs.i[op->comm_from] : -1;
         in->scratch_bytes = in->kernel->scratch ? sn_round_up(in->kernel->scratch(&c, p->request->device.threads), SN_ALIGN) : 0;
         double moved = 0;
         for (int i = 0; i < c.n_in + c.n_out; i++) {
@@ -376,7 +455,7 @@ static sn_status make_instructions(planner *p) {
 static sn_status place_transients(planner *p) {
     const sn_graph *g = p->g;
     sn_program *prog = &p->out->program;
-    size_t most = g->n_values + g->n_order + 1;
+    size_t most = g->n_values + p->n_order + 1;
     sn_block *blocks = sn_alloc(most * sizeof *blocks);
     sn_life *lives = p->out->lives = sn_alloc_zero(most, sizeof *lives);
     sn_status s = blocks && lives ? SN_OK : no_memory();
@@ -385,14 +464,14 @@ static sn_status place_transients(planner *p) {
         size_t n = 0, base = n_lives;
         for (size_t v = 0; v < g->n_values; v++) {
             if (p->root[v] != v || !is_transient(p, &g->values[v]) || p->first[v] == SN_NONE || tier_of(&g->values[v]) != (sn_tier)tier || !p->bytes[v]) continue;
-            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v], .align = p->staged[v] ? SN_DISK_ALIGN : 0};
-            lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier};
+            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v], .align = p->staged[v] ? SN_DISK_ALIGN : 0, .turns = p->held[v]};
+            lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier, p->held[v]};
             n_lives++;
         }
         for (uint32_t k = 0; tier == SN_TIER_DEVICE && k < prog->count; k++) {
             if (!prog->instrs[k].scratch_bytes) continue;
-            blocks[n++] = (sn_block){.first = k, .last = k, .bytes = prog->instrs[k].scratch_bytes};
-            lives[n_lives++] = (sn_life){k, k, SN_NONE, 0, prog->instrs[k].scratch_bytes, SN_CLASS_WORKSPACE, SN_TIER_DEVICE};
+            blocks[n++] = (sn_block){.first = k, .last = k, .bytes = prog->instrs[k].scratch_bytes, .turns = prog->instrs[k].turns};
+            lives[n_lives++] = (sn_life){k, k, SN_NONE, 0, prog->instrs[k].scratch_bytes, SN_CLASS_WORKSPACE, SN_TIER_DEVICE, prog->instrs[k].turns};
         }
         uint64_t arena = 0;
         if (p->request->reuse) s = sn_place(blocks, n, &arena);
@@ -419,15 +498,12 @@ static void place_arguments(planner *p) {
     const sn_graph *g = p->g;
     sn_program *prog = &p->out->program;
     for (uint32_t k = 0; k < prog->count; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_node *n = &g->nodes[p->order[k]];
         sn_instr *in = &prog->instrs[k];
-        for (int i = 0; i < n->n_in; i++) {
-            sn_use none = sn_use_of(SN_NONE);
-            in->in[i] = arg_of(p, is_left_out(p, n, i) ? &none : &n->in[i], sn_ops[n->op]->mutates >> i & 1);
-        }
+        for (int i = 0; i < n->n_in; i++) in->in[i] = arg_of(p, &n->in[i], is_read(p, n, i), sn_ops[n->op]->mutates >> i & 1);
         for (int i = 0; i < n->n_out; i++) {
             sn_use whole = sn_use_of(n->out[i]);
-            in->out[i] = arg_of(p, &whole, true);
+            in->out[i] = arg_of(p, &whole, is_held(p, n->out[i]), true);
         }
     }
 }
@@ -440,17 +516,27 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     uint64_t *longs = sn_alloc_zero(2 * n, sizeof *longs);
     p.shape = sn_alloc(n * sizeof *p.shape);
     p.staged = sn_alloc_zero(n, sizeof *p.staged);
-    sn_status s = words && longs && p.shape && p.staged ? SN_OK : no_memory();
+    p.here = sn_alloc_zero(n, sizeof *p.here);
+    sn_turn_span *spans = sn_alloc_zero(2 * n + g->n_nodes, sizeof *spans);
+    sn_status s = words && longs && p.shape && p.staged && p.here && spans ? SN_OK : no_memory();
     if (s == SN_OK) {
         p.first = words;
         p.last = words + n;
         p.root = words + 2 * n;
         p.bytes = longs;
         p.offset = longs + n;
+        p.turns = spans;
+        p.held = spans + n;
+        p.node_turns = spans + 2 * n;
         p.out->program.name = g->name;
+        p.out->program.turns = job->turns.count;
         p.out->role = g->role;
+        p.out->micro_batches = g->micro_batches;
         s = measure_values(&p);
     }
+    if (s == SN_OK) s = choose_nodes(&p);
+    if (s == SN_OK) s = sn_plan_turns(g, p.node_turns, p.turns);
+    if (s == SN_OK) memcpy(p.held, p.turns, n * sizeof *p.held);
     for (size_t v = 0; s == SN_OK && v < g->n_values; v++) {
         const sn_value *x = &g->values[v];
         if (x->persistent != SN_NONE && !is_transient(&p, x)) p.offset[v] = plan->persistent[x->persistent].offset;
@@ -472,6 +558,9 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     sn_free(longs);
     sn_free(p.shape);
     sn_free(p.staged);
+    sn_free(p.here);
+    sn_free(p.order);
+    sn_free(spans);
     return s;
 }
 
@@ -521,25 +610,47 @@ static bool lives_within(const sn_job *job, sn_pid p) {
     return programs == 1 && written;
 }
 
+/* Places the values of one turn (-1: those that are always there) from at[] on, and moves at[] behind them. */
+static sn_status place_turn(sn_plan *plan, const sn_job *job, int32_t turn, uint64_t at[SN_TIER_COUNT]) {
+    for (size_t i = 0; i < job->n_persistent; i++) {
+        const sn_persistent *e = &job->persistent[i];
+        sn_placed *x = &plan->persistent[i];
+        size_t bytes;
+        if (x->within || x->turn != turn) continue;
+        if (!sn_shape_bytes(&x->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
+        x->bytes = bytes;
+        x->offset = at[x->tier];
+        at[x->tier] += sn_round_up(bytes, x->tier == SN_TIER_DISK ? SN_DISK_ALIGN : SN_ALIGN);
+    }
+    return SN_OK;
+}
+
 static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
     plan->n_persistent = job->n_persistent;
     plan->persistent = sn_alloc_zero(job->n_persistent, sizeof *plan->persistent);
     if (!plan->persistent) return no_memory();
     for (size_t i = 0; i < job->n_persistent; i++) {
         const sn_persistent *e = &job->persistent[i];
-        sn_placed *at = &plan->persistent[i];
-        size_t bytes;
-        at->block = sn_local_block(&e->shape, &e->rest.split, &job->mesh, plan->rank, at->begin);
-        at->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh, plan->rank, &at->first);
-        at->tier = e->rest.tier;
-        sn_shape_elements(&at->shape, &at->count);
-        at->within = lives_within(job, (sn_pid)i);
-        if (at->within) continue;
-        if (!sn_shape_bytes(&at->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
-        at->bytes = bytes;
-        at->offset = plan->persistent_bytes[at->tier];
-        plan->persistent_bytes[at->tier] += sn_round_up(bytes, at->tier == SN_TIER_DISK ? SN_DISK_ALIGN : SN_ALIGN);
+        sn_placed *x = &plan->persistent[i];
+        x->block = sn_local_block(&e->shape, &e->rest.split, &job->mesh, plan->rank, x->begin);
+        x->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh, plan->rank, &x->first);
+        x->tier = e->rest.tier;
+        x->turn = sn_job_turn(job, (sn_pid)i);
+        sn_shape_elements(&x->shape, &x->count);
+        x->within = lives_within(job, (sn_pid)i);
     }
+    uint64_t at[SN_TIER_COUNT], ends[SN_TIER_COUNT];
+    memcpy(at, plan->persistent_bytes, sizeof at);
+    SN_TRY(place_turn(plan, job, -1, at));
+    memcpy(ends, at, sizeof ends);
+    for (int turn = 0; turn < job->turns.count; turn++) { /* one lot at a time lies behind what is always there */
+        uint64_t end[SN_TIER_COUNT];
+        memcpy(end, at, sizeof end);
+        SN_TRY(place_turn(plan, job, turn, end));
+        for (int t = 0; t < SN_TIER_COUNT; t++)
+            if (end[t] > ends[t]) ends[t] = end[t];
+    }
+    memcpy(plan->persistent_bytes, ends, sizeof ends);
     for (int t = 0; plan->persistent_bytes[SN_TIER_DISK] && t < SN_TIER_DISK; t++) /* staged tiles are aligned in the part behind */
         plan->persistent_bytes[t] = sn_round_up(plan->persistent_bytes[t], SN_DISK_ALIGN);
     return SN_OK;

@@ -34,6 +34,9 @@ void sn_run_close(sn_run *run);
  * collectives, so that no rank hangs; what it should have written is unspecified. */
 sn_status sn_run_program(sn_run *run, int index, int slot);
 
+/* Of a job that trains in turns: programs run for this turn from now on. Turn 0 is the first, and the only one of other jobs. */
+void sn_run_take_turn(sn_run *run, int turn);
+
 /* Runs one instruction on the calling thread, for the tests. */
 void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot);
 
@@ -41,7 +44,7 @@ void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot);
 sn_status sn_run_read(const sn_run *run, sn_pid p, uint64_t at, void *data, size_t n);
 sn_status sn_run_write(sn_run *run, sn_pid p, uint64_t at, const void *data, size_t n);
 
-/* Addresses. NULL when there is no such name, no memory behind the device, or the value rests on disk. */
+/* Addresses. NULL when there is no such name, no memory behind the device, or the value rests on disk or not on this rank. */
 void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const sn_io_slot **info);
 void *sn_run_persistent(const sn_run *run, sn_pid p);
 const sn_placed *sn_run_placed(const sn_run *run, sn_pid p);
