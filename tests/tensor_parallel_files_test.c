@@ -135,8 +135,27 @@ static void shards_of_shards(void **state) {
     run(folder, "max_steps=6 resume=on thread_ranks=2 tp=1", "resumed", &second); /* nothing left to do: read, and exported */
 }
 
+/* Tokens in shards over another axis, blocks in stages, evaluation. */
+static void beside_other_axes(void **state) {
+    (void)state;
+    static const char *const spreads[] = {"thread_ranks=4 tp=2 cp=2", "thread_ranks=4 tp=2 cp=2 sequence_parallel=on", "thread_ranks=4 tp=2 pp=2",
+                                          "thread_ranks=4 tp=2 pp=2 sequence_parallel=on recompute=all"};
+    static const char recipe[] = "max_steps=6 gradient_accumulation_steps=2 per_device_train_batch_size=1 eval_fraction=0.2";
+    trained one, other;
+    run(folder, recipe, "one", &one);
+    for (int i = 0; i < 4; i++) {
+        char options[256];
+        snprintf(options, sizeof options, "%s %s", recipe, spreads[i]);
+        run(folder, options, "other", &other);
+        assert_runs_near(&one, &other, 0, spreads[i]);
+        if (!(fabs(one.summary.eval_loss - other.summary.eval_loss) <= 1e-5 * one.summary.eval_loss))
+            fail_msg("%s: evaluation %.9g, one rank %.9g", spreads[i], other.summary.eval_loss, one.summary.eval_loss);
+        assert_files_near(training_path("one/model.safetensors"), training_path("other/model.safetensors"), 1e-5);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_rank_reads_its_part), cmocka_unit_test(checkpoints_at_other_ranks),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(beside_other_axes), cmocka_unit_test(each_rank_reads_its_part), cmocka_unit_test(checkpoints_at_other_ranks),
                                        cmocka_unit_test(shards_of_shards)};
     return cmocka_run_group_tests(tests, start, stop);
 }
