@@ -247,6 +247,15 @@ static void adapters(void **state) {
     check(odd_llama(true, false), "lora=on lora_rank=4 gradient_accumulation_steps=4", 4, "tp=2", 1e-5);
 }
 
+/* q, k and v in one weight, of each of which a rank holds its heads; learnt positions, LayerNorm, biases everywhere. */
+static void gpt2(void **state) {
+    (void)state;
+    check(tiny_gpt2(), "", 2, "tp=2", 1e-5);
+    check(tiny_gpt2(), "", 4, "tp=4 sequence_parallel=on", 1e-5);
+    check(tiny_gpt2(), "gradient_accumulation_steps=4", 4, "tp=2 zero_stage=3 recompute=all", 1e-5);
+    check(tiny_gpt2(), "lora=on lora_rank=4 lora_dropout=0.1", 2, "tp=2 sequence_parallel=on", 1e-5);
+}
+
 /* Sums of 16-bit activations in another order. */
 static void sixteen_bits(void **state) {
     (void)state;
@@ -350,7 +359,7 @@ static void refuses(void **state) {
     refused(five, 4, "tp=4", "5 key/value heads, 2 a rank, leave nothing for the last");
     refused(odd_llama(true, false), 2, "tp=2 optimizer=muon", "work on whole matrices");
     refused(odd_llama(true, false), 2, "tp=2 optimizer=adamw_8bit", "adamw_8bit");
-    refused(tiny_gpt2(), 2, "tp=2", "holds several matrices in one");
+    refused(tiny_gpt2(), 3, "tp=3", "4 key/value heads, 2 a rank, leave nothing for the last");
 }
 
 int main(void) {
@@ -360,6 +369,7 @@ int main(void) {
                                        cmocka_unit_test(beside_data_parallel),
                                        cmocka_unit_test(accumulation_and_recomputation),
                                        cmocka_unit_test(adapters),
+                                       cmocka_unit_test(gpt2),
                                        cmocka_unit_test(sixteen_bits),
                                        cmocka_unit_test(ranks_of_a_class),
                                        cmocka_unit_test(bytes_fall),

@@ -129,7 +129,7 @@ bool sn_session_in_order(const sn_session *s, sn_pid p) {
     const sn_persistent *e = &s->job->persistent[p];
     if (axes_in_shards(e) > 1) return false;
     for (int a = 0; a < SN_MESH_AXES; a++)
-        if (e->rest.split.axis[a].kind == SN_SHARD && !sn_is_flat(&e->rest.split.axis[a]) && e->rest.split.axis[a].dim) return false;
+        if (e->rest.split.axis[a].kind == SN_SHARD && !sn_is_flat(&e->rest.split.axis[a]) && (e->rest.split.axis[a].dim || e->rest.split.axis[a].at != SN_DEAL_RUN)) return false;
     return true;
 }
 

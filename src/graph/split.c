@@ -177,6 +177,12 @@ static sn_status scale_shard(const work *w, int from, const sn_split_axis *shard
     *out = *shard;
     out->dim = (uint8_t)dim;
     if (one == other) return SN_OK;
+    if (sn_ops[w->n->op]->thirds || shard->at == SN_DEAL_THIRDS) {
+        bool apart = one == 3 * other && shard->at == SN_DEAL_THIRDS, joined = other == 3 * one && shard->at == SN_DEAL_RUN;
+        out->at = joined ? SN_DEAL_THIRDS : SN_DEAL_RUN;
+        if (sn_ops[w->n->op]->thirds && (apart || joined)) return SN_OK;
+        return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards that are no thirds of three matrices beside each other", w->g->name, sn_ops[w->n->op]->name, w->n->name);
+    }
     if (one > 0 && !__builtin_mul_overflow(unit, other, &scaled) && scaled % one == 0 && scaled / one <= INT32_MAX) out->unit = (int32_t)(scaled / one);
     else if (other == w->g->job->mesh.size[w->a]) out->unit = 1;
     else
@@ -228,7 +234,7 @@ static sn_status infer_inputs(const work *w, char letter, int from, const sn_spl
         if (letter) dim = find_letter(letters, count, letter);
         if (dim >= 0) SN_TRY(scale_shard(w, from, shard, i, dim, &wanted));
         SN_TRY(check_blocks(w, i, &wanted));
-        if (x.kind == wanted.kind && (x.kind != SN_SHARD || (x.dim == wanted.dim && x.unit == wanted.unit))) continue;
+        if (x.kind == wanted.kind && (x.kind != SN_SHARD || (x.dim == wanted.dim && x.unit == wanted.unit && x.at == wanted.at))) continue;
         want(w->g, w->n, i, w->a, wanted);
     }
     return SN_OK;

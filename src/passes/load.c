@@ -69,6 +69,8 @@ static sn_vid read_rows(loader *l, const sn_persistent *e, size_t row_bytes, int
     a.i[SN_READ_COLUMNS] = vector ? 0 : e->shape.d[1];
     a.i[SN_READ_HEAD_DIM] = s->row_heads ? e->shape.d[0] / s->row_heads : 0;
     a.i[SN_READ_STRIDE] = s->transposed ? e->shape.d[0] * sn_dtypes[s->form].bytes : 0;
+    for (int axis = 0; axis < SN_MESH_AXES; axis++)
+        if (e->rest.split.axis[axis].kind == SN_SHARD && e->rest.split.axis[axis].at == SN_DEAL_THIRDS) a.i[SN_READ_PARTS] = 3;
     sn_use use = sn_use_of(into);
     sn_vid out[SN_MAX_OUT];
     sn_append_uses(l->g, SN_OP_read, &a, into == SN_NONE ? 0 : 1, &use, e->name, out);

@@ -32,7 +32,7 @@ static void note_shares(bounds *b, int a, int64_t n, const sn_split_axis *x) {
 
 /* The same of flat shares of what a rank holds of a dimension that is shared out over another axis. */
 static void note_shares_of_shares(bounds *b, int a, int64_t n, const sn_split_axis *x, const sn_shape *shape, int cut, const sn_split_axis *by) {
-    int64_t extent = shape->d[by->dim], unit = by->unit > 0 ? by->unit : 1, units = (extent + unit - 1) / unit;
+    int64_t parts = by->at == SN_DEAL_THIRDS ? 3 : 1, extent = shape->d[by->dim] / parts, unit = by->unit > 0 ? by->unit : 1, units = (extent + unit - 1) / unit;
     int64_t share = (units + b->mesh->size[cut] - 1) / b->mesh->size[cut] * unit, row = extent ? n / extent : 0;
     if (extent >= share) note_shares(b, a, share * row, x);
     if (share && extent % share) note_shares(b, a, extent % share * row, x);
@@ -53,12 +53,12 @@ static void note_split(bounds *b, const sn_shape *shape, const sn_split *split) 
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
         if (x->kind != SN_SHARD || b->mesh->size[a] <= 1 || (!sn_is_flat(x) && x->dim >= shape->rank)) continue;
-        int64_t unit = x->unit > 0 ? x->unit : 1;
-        bool even = !sn_is_flat(x) && shape->d[x->dim] % (unit * sn_mesh_ranks(b->mesh)) == 0; /* whatever lies between */
+        int64_t unit = x->unit > 0 ? x->unit : 1, extent = sn_is_flat(x) ? n : shape->d[x->dim] / (x->at == SN_DEAL_THIRDS ? 3 : 1);
+        bool even = !sn_is_flat(x) && extent % (unit * sn_mesh_ranks(b->mesh)) == 0; /* whatever lies between */
         bool shared = sn_is_flat(x) ? shards > 1 : on[x->dim] > 1;
         if (sn_is_flat(x) && shards == 2 && cut >= 0) note_shares_of_shares(b, a, n, x, shape, cut, &split->axis[cut]);
         else if (shared && !even) memset(b->starts[a], true, (size_t)b->mesh->size[a]); /* shards of shards: no two alike */
-        else if (!even) note_shares(b, a, sn_is_flat(x) ? n : shape->d[x->dim], x);
+        else if (!even) note_shares(b, a, extent, x);
     }
 }
 

@@ -24,7 +24,8 @@ enum {
     SN_READ_HEAD_DIM = 5, /* i5: rows of a permuted head; 0: rows as they lie */
     SN_READ_STRIDE = 6,   /* i6: bytes from one stored row of the transpose to the next; 0: not transposed */
     SN_READ_FIRST_ROW = 7, /* i7, i8: of x as the file holds it, where this rank's part begins */
-    SN_READ_FIRST_COLUMN = 8
+    SN_READ_FIRST_COLUMN = 8,
+    SN_READ_PARTS = 9 /* i9: 3: so many matrices lie beside each other (of a vector: runs), this rank has as much of each; else 0 */
 };
 
 struct sn_op;

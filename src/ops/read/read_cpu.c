@@ -32,13 +32,21 @@ static size_t row_in_file(const sn_call *c, size_t r) {
     return head_dim ? r - i + (i < half ? 2 * i : 2 * (i - half) + 1) : r;
 }
 
-/* Some columns of each row. */
+static int64_t parts_of(const sn_call *c) { return c->attrs.i[SN_READ_PARTS] > 0 ? c->attrs.i[SN_READ_PARTS] : 1; }
+
+/* Some columns of each row, or of each part of it. */
 static sn_status read_columns(const sn_call *c, const sn_tensor *x) {
     const sn_dtype_info *d = &sn_dtypes[x->dtype];
-    const size_t own = sn_row_bytes(x), begin = (size_t)(c->attrs.i[SN_READ_FIRST_COLUMN] / d->block * d->bytes);
+    const int64_t parts = parts_of(c);
+    const size_t own = sn_row_bytes(x) / (size_t)parts;
     size_t row = 0;
     sn_dtype_row_bytes(x->dtype, c->attrs.i[SN_READ_COLUMNS], &row);
-    for (size_t r = 0; r < (size_t)x->shape.d[0]; r++) SN_TRY(read_at(c, row_in_file(c, r) * row + begin, (char *)x->data + r * own, own));
+    for (int64_t r = 0; r < x->shape.d[0]; r++)
+        for (int64_t k = 0; k < parts; k++) {
+            const int64_t column = c->attrs.i[SN_READ_COLUMNS] / parts * k + c->attrs.i[SN_READ_FIRST_COLUMN];
+            const uint64_t from = row_in_file(c, (size_t)r) * row + (uint64_t)(column / d->block * d->bytes);
+            SN_TRY(read_at(c, from, (char *)x->data + ((size_t)(r * parts + k)) * own, own));
+        }
     return SN_OK;
 }
 
@@ -60,10 +68,12 @@ static sn_status read_heads(const sn_call *c, const sn_tensor *x) {
 static sn_status read_transposed(const sn_call *c, const sn_tensor *x) {
     const size_t size = (size_t)sn_dtypes[x->dtype].bytes, rows = (size_t)x->shape.d[0], columns = (size_t)x->shape.d[1];
     const uint64_t first_row = (uint64_t)c->attrs.i[SN_READ_FIRST_ROW], first = (uint64_t)c->attrs.i[SN_READ_FIRST_COLUMN];
+    const size_t parts = (size_t)parts_of(c), part = columns / parts, stored_part = (size_t)c->attrs.i[SN_READ_COLUMNS] / parts;
     const char *stored = c->scratch;
     char *out = x->data;
     for (size_t o = 0; o < columns; o++) {
-        SN_TRY(read_at(c, (first + o) * (uint64_t)c->attrs.i[SN_READ_STRIDE] + first_row * size, c->scratch, rows * size));
+        const uint64_t column = first + o / part * stored_part + o % part;
+        SN_TRY(read_at(c, column * (uint64_t)c->attrs.i[SN_READ_STRIDE] + first_row * size, c->scratch, rows * size));
         for (size_t i = 0; i < rows; i++) memcpy(out + (i * columns + o) * size, stored + i * size, size);
     }
     return SN_OK;
@@ -71,10 +81,11 @@ static sn_status read_transposed(const sn_call *c, const sn_tensor *x) {
 
 static sn_status read_rows(const sn_call *c, const sn_tensor *x) {
     const sn_dtype_info *d = &sn_dtypes[x->dtype];
-    const uint64_t first = (uint64_t)c->attrs.i[SN_READ_FIRST_ROW];
-    size_t bytes = sn_tensor_bytes(x);
-    if (!bytes) return SN_OK;
-    return read_at(c, x->shape.rank == 1 ? first / (uint64_t)d->block * (uint64_t)d->bytes : first * row_bytes(x), x->data, bytes);
+    const uint64_t first = (uint64_t)c->attrs.i[SN_READ_FIRST_ROW], begin = x->shape.rank == 1 ? first / (uint64_t)d->block * (uint64_t)d->bytes : first * row_bytes(x);
+    const size_t parts = x->shape.rank == 1 ? (size_t)parts_of(c) : 1, bytes = sn_tensor_bytes(x) / parts;
+    for (size_t k = 0; bytes && k < parts; k++)
+        SN_TRY(read_at(c, begin + (uint64_t)c->attrs.i[SN_READ_BYTES] / parts * k, (char *)x->data + k * bytes, bytes));
+    return SN_OK;
 }
 
 static void run(const sn_call *c) {
