@@ -312,7 +312,7 @@ sn_nid sn_append_uses(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int 
     if (n_in > op->max_in) return stuck(g, sn_fail(SN_ERR_INTERNAL, "%s takes at most %d inputs, not %d", op->name, op->max_in, n_in));
     sn_node n = {.op = opcode, .n_in = (uint8_t)n_in, .n_out = (uint8_t)op->n_out, .phase = (uint8_t)g->phase, .part = (uint8_t)g->part,
                  .layer = g->layer, .where = g->where, .name = sn_name(g, "%s", name ? name : op->name), .made_by = g->made_by, .origin = SN_NONE,
-                 .site = g->next_site++, .after = SN_NONE};
+                 .site = g->next_site++, .after = SN_NONE, .held = SN_NONE};
     if (attrs) n.attrs = *attrs;
     for (int i = 0; i < SN_MAX_IN; i++) n.in[i] = i < n_in ? in[i] : sn_use_of(SN_NONE);
     for (int i = 0; i < n_in; i++)

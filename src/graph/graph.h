@@ -129,6 +129,7 @@ typedef struct sn_node {
     sn_nid origin;       /* the node it was cloned or derived from; SN_NONE */
     uint32_t site;       /* random site: a clone keeps its origin's */
     sn_nid after;        /* ordering edge: runs after this node; SN_NONE */
+    sn_nid held;         /* the bytes of its inputs stay until this node is done, so that none waits for it to use them again; SN_NONE */
     sn_split where;      /* the ranks that run it: on each axis SN_WHOLE (all) or SN_AT */
     bool is_placed;      /* a pass said where; else it is inferred */
 } sn_node;
@@ -189,6 +190,9 @@ typedef struct sn_turns {
 /* The turn of an update, counted from 0, and how many updates of it came before. */
 int sn_turn_at(const sn_turns *t, int64_t update);
 int64_t sn_turn_step(const sn_turns *t, int64_t update);
+
+/* 1 + the number of the turn of which this is the last update; 0: of none. */
+int64_t sn_turn_ends(const sn_turns *t, int64_t update);
 
 typedef struct sn_job {
     sn_pool pool; /* names */

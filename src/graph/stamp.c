@@ -31,6 +31,7 @@ static sn_status stamp_nodes(sn_graph *to, const sn_graph *from, const sn_nid *n
             if (n.out[i] != SN_NONE) n.out[i] = value_of[n.out[i]];
         if (n.origin != SN_NONE) n.origin = node_of[n.origin];
         if (n.after != SN_NONE) n.after = node_of[n.after];
+        if (n.held != SN_NONE) n.held = node_of[n.held];
         if (SN_GROW(to->nodes, to->n_nodes, to->cap_nodes) != SN_OK || SN_GROW(to->order, to->n_order, to->cap_order) != SN_OK)
             return sn_fail(SN_ERR_NO_MEMORY, "cannot append %s to %s", from->name, to->name);
         to->order[to->n_order++] = (sn_nid)to->n_nodes;

@@ -1,4 +1,4 @@
-/* The last pass: inserts what lies between a value's result, its rest and each use, from one table:
+/* Inserts what lies between a value's result, its rest and each use, from one table:
  *
  *   form -> form            cast                      whole -> shard     view (no bytes moved): flat, or of rows
  *   host <-> device         copy                      partial -> shard   reduce_scatter

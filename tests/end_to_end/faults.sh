@@ -36,7 +36,7 @@ if [ ! -e "$build/libkill_at_write.so" ]; then skip "$last: libkill_at_write.so 
     total=$(wc -l <"$calls")
     # Every call that ends or renames something, those before them, and each n-th of the rest.
     picks=$(awk -v total="$total" -v n="${SNUG_TEST_EVERY_WRITE:-7}" '$2 != "pwrite" { p[$1] = 1; p[$1 - 1] = 1 } NR % n == 3 { p[NR] = 1 } END { for (i = 1; i <= total; i++) if (p[i]) print i }' "$calls")
-    [ -n "${SNUG_TEST_EVERY_WRITE:-}" ] || picks=$(echo $picks | tr ' ' '\n' | awk '{ a[NR] = $1 } END { step = NR / 9; if (step < 1) step = 1; for (x = 1; x <= NR; x += step) print a[int(x)]; print a[NR] }' | uniq)
+    [ -n "${SNUG_TEST_EVERY_WRITE:-}" ] || picks=$(echo $picks | tr ' ' '\n' | awk '{ a[NR] = $1 } END { step = NR / 5; if (step < 1) step = 1; for (x = 1; x <= NR; x += step) print a[int(x)]; print a[NR] }' | uniq)
     for at in $picks; do
       last="rank $victim killed at write $at: $(sed -n "${at}p" "$calls" | cut -d' ' -f2- | sed "s,$work/,,")"
       rm -rf "$work/torn"

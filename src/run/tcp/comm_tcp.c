@@ -13,13 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "run/tcp/tcp.h"
 
-enum { ALL_TO_ALL = 1, ALL_GATHER, BLAME, POLL_MS = 50, GRACE_NS = 200000000 };
+enum { ALL_TO_ALL = 1, ALL_GATHER, EXCHANGE, BLAME, POLL_MS = 50, GRACE_NS = 200000000 };
 
 typedef struct head {
-    uint32_t kind, culprit; /* culprit: of a blame */
+    uint32_t kind, subject; /* subject: of a blame, the culprit; else which group of ranks it is */
     uint64_t call, total;   /* which collective; bytes that all ranks must agree on */
     uint64_t bytes;         /* that follow */
 } head;
@@ -32,17 +33,29 @@ typedef struct part {
     size_t sent, send_end, received, receive_end;
 } part;
 
-typedef struct state {
-    uint64_t calls;
+/* Of the comm of all ranks, whose connections its groups use; by rank, -1 and empty for this one. */
+typedef struct world {
+    int *fds;
     part *parts;
     struct pollfd *polls;
-    int fds[]; /* by rank; -1: this one */
+    uint64_t at; /* the collective at work */
+} world;
+
+typedef struct state {
+    uint64_t calls;
+    int *peers;           /* ranks of the world by this comm's */
+    uint32_t group;       /* a number of these ranks; 0: all */
+    sn_comm *all;         /* the comm of all ranks; itself, of that */
+    struct sn_comm *next; /* of that comm: the groups made of it */
+    world world;          /* of that comm */
 } state;
+
+static world *world_of(const sn_comm *all) { return &((state *)all->state)->world; }
 
 /* Lets all others know, as far as their stream is between messages, and ends this process. */
 static _Noreturn void give_up(const sn_comm *c, int culprit, const char *text) {
-    const state *s = c->state;
-    const head h = {.kind = BLAME, .culprit = (uint32_t)culprit, .call = s->calls};
+    const world *s = world_of(c);
+    const head h = {.kind = BLAME, .subject = (uint32_t)culprit, .call = s->at};
     fprintf(stderr, "snug: rank %d: %s: all ranks are ended\n", c->rank, text);
     fflush(stderr);
     for (int r = 0; r < c->size; r++) {
@@ -57,28 +70,28 @@ static _Noreturn void give_up(const sn_comm *c, int culprit, const char *text) {
 
 /* Whether another rank has already said who is the culprit; *says: which one. */
 static int find_blame(const sn_comm *c, int *says) {
-    const state *s = c->state;
+    const world *s = world_of(c);
     head h;
     for (int r = 0; r < c->size; r++) {
         const part *p = &s->parts[r];
         if (s->fds[r] < 0 || (p->received && p->received < p->receive_end)) continue;
         if (recv(s->fds[r], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT) != sizeof h || h.kind != BLAME) continue;
         *says = r;
-        return (int)h.culprit;
+        return (int)h.subject;
     }
     return -1;
 }
 
 static _Noreturn void gone(const sn_comm *c, int r, const char *why) {
-    const state *s = c->state;
+    const world *s = world_of(c);
     char text[256];
     int says = -1;
     nanosleep(&(struct timespec){.tv_nsec = GRACE_NS / 4}, NULL);
     const int culprit = find_blame(c, &says);
     if (culprit >= 0 && culprit != c->rank)
         snprintf(text, sizeof text, "rank %d is gone or silent, as rank %d has found, in collective %llu", culprit, says,
-                 (unsigned long long)s->calls);
-    else snprintf(text, sizeof text, "rank %d is gone (%s), in collective %llu", r, why, (unsigned long long)s->calls);
+                 (unsigned long long)s->at);
+    else snprintf(text, sizeof text, "rank %d is gone (%s), in collective %llu", r, why, (unsigned long long)s->at);
     give_up(c, culprit >= 0 ? culprit : r, text);
 }
 
@@ -86,11 +99,11 @@ static bool unfinished(const part *p) { return p->sent < p->send_end || p->recei
 
 /* Names the ranks whose messages have not come, or have not been taken. */
 static _Noreturn void out_of_patience(const sn_comm *c) {
-    const state *s = c->state;
+    const world *s = world_of(c);
     char text[512];
     int first = -1;
     int n = snprintf(text, sizeof text, "no word for %g seconds (rank_timeout), in collective %llu, from rank", c->patience,
-                     (unsigned long long)s->calls);
+                     (unsigned long long)s->at);
     for (int r = 0; r < c->size && n < (int)sizeof text - 16; r++) {
         if (!unfinished(&s->parts[r])) continue;
         n += snprintf(text + n, sizeof text - (size_t)n, " %d", r);
@@ -103,11 +116,16 @@ static void check_head(const sn_comm *c, int r, const part *p) {
     const head *h = &p->in, *mine = &p->out;
     char text[320];
     if (h->kind == BLAME) {
-        snprintf(text, sizeof text, "rank %u is gone or silent, as rank %d has found, in collective %llu", h->culprit, r,
-                 (unsigned long long)mine->call);
-        give_up(c, (int)h->culprit, text);
+        if (h->subject == (uint32_t)c->rank)
+            snprintf(text, sizeof text, "rank %d has given up on this one, in collective %llu", r, (unsigned long long)mine->call);
+        else
+            snprintf(text, sizeof text, "rank %u is gone or silent, as rank %d has found, in collective %llu", h->subject, r,
+                     (unsigned long long)mine->call);
+        give_up(c, (int)h->subject, text);
     }
-    if (h->kind == mine->kind && h->call == mine->call && h->total == mine->total && h->bytes == p->receive_end - sizeof(head)) return;
+    if (h->kind == mine->kind && h->subject == mine->subject && h->call == mine->call && h->total == mine->total &&
+        h->bytes == p->receive_end - sizeof(head))
+        return;
     snprintf(text, sizeof text,
              "rank %d is at collective %llu of kind %u and %llu bytes, of which it sent %llu; this one at %llu of kind %u and %llu bytes, "
              "and %zu were due",
@@ -131,7 +149,7 @@ static bool send_some(const sn_comm *c, int r, part *p) {
                          {(char *)p->send + payload, p->send_end - sizeof(head) - payload}};
     const int skip = !v[0].iov_len;
     struct msghdr m = {.msg_iov = v + skip, .msg_iovlen = 2 - (size_t)skip};
-    ssize_t n = sendmsg(((state *)c->state)->fds[r], &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = sendmsg(world_of(c)->fds[r], &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (!moved(c, r, n)) return false;
     p->sent += (size_t)n;
     return true;
@@ -141,7 +159,7 @@ static bool receive_some(const sn_comm *c, int r, part *p) {
     if (p->received >= p->receive_end) return false;
     const bool in_head = p->received < sizeof(head);
     char *to = in_head ? (char *)&p->in + p->received : p->receive + (p->received - sizeof(head));
-    ssize_t n = recv(((state *)c->state)->fds[r], to, (in_head ? sizeof(head) : p->receive_end) - p->received, MSG_DONTWAIT);
+    ssize_t n = recv(world_of(c)->fds[r], to, (in_head ? sizeof(head) : p->receive_end) - p->received, MSG_DONTWAIT);
     if (!moved(c, r, n)) return false;
     p->received += (size_t)n;
     if (in_head && p->received == sizeof(head)) check_head(c, r, p);
@@ -150,7 +168,7 @@ static bool receive_some(const sn_comm *c, int r, part *p) {
 
 /* Waits until something can be sent or received. */
 static void await(const sn_comm *c) {
-    const state *s = c->state;
+    const world *s = world_of(c);
     nfds_t n = 0;
     for (int r = 0; r < c->size; r++) {
         const part *p = &s->parts[r];
@@ -161,96 +179,160 @@ static void await(const sn_comm *c) {
     poll(s->polls, n, POLL_MS);
 }
 
-/* Moves all parts. Nothing is sent or awaited where a part is empty. */
-static void move_parts(sn_comm *c, uint32_t kind, uint64_t total) {
-    state *s = c->state;
+/* A message each way with a rank of this comm: sends or receives nothing where the bytes are 0. */
+static void set_part(const sn_comm *c, int r, const void *send, size_t sends, void *receive, size_t receives) {
+    const state *s = c->state;
+    world_of(s->all)->parts[s->peers[r]] = (part){.send = send, .receive = receive, .send_end = sends, .receive_end = receives};
+}
+
+static void clear_parts(const sn_comm *c) {
+    const sn_comm *all = ((state *)c->state)->all;
+    memset(world_of(all)->parts, 0, (size_t)all->size * sizeof(part));
+}
+
+/* Moves all parts. */
+static void move_parts(const sn_comm *c, uint32_t kind, uint64_t total) {
+    const state *own = c->state;
+    sn_comm *all = own->all;
+    world *w = world_of(all);
     double start = 0;
-    s->calls++;
-    for (int r = 0; r < c->size; r++) {
-        part *p = &s->parts[r];
-        p->out = (head){.kind = kind, .call = s->calls, .total = total, .bytes = p->send_end};
-        p->sent = p->received = 0;
+    w->at = own->calls;
+    for (int r = 0; r < all->size; r++) {
+        part *p = &w->parts[r];
+        p->out =
+            (head){.kind = kind, .subject = own->group, .call = kind == EXCHANGE ? 0 : own->calls, .total = total, .bytes = p->send_end};
         if (p->send_end) p->send_end += sizeof(head);
         if (p->receive_end) p->receive_end += sizeof(head);
     }
     for (bool left = true; left;) {
         bool progress = left = false;
-        for (int r = 0; r < c->size; r++) {
-            part *p = &s->parts[r];
-            progress |= receive_some(c, r, p);
-            progress |= send_some(c, r, p);
+        for (int r = 0; r < all->size; r++) {
+            part *p = &w->parts[r];
+            progress |= receive_some(all, r, p);
+            progress |= send_some(all, r, p);
             left |= unfinished(p);
         }
         if (!left) return;
         if (progress || start == 0) start = progress ? 0 : sn_tcp_now();
         if (progress) continue;
-        await(c);
-        if (c->patience > 0 && sn_tcp_now() - start > c->patience) out_of_patience(c);
+        await(all);
+        if (all->patience > 0 && sn_tcp_now() - start > all->patience) out_of_patience(all);
     }
 }
 
 static void all_to_all(sn_comm *c, const void *send, const size_t *at, const size_t *bytes, void *room, const void **pieces) {
-    state *s = c->state;
     char *to = room;
     uint64_t total = 0;
+    ((state *)c->state)->calls++;
+    clear_parts(c);
     for (int r = 0; r < c->size; r++) {
+        const void *own = (const char *)send + at[r];
         total += bytes[r];
-        pieces[r] = r == c->rank ? (const char *)send + at[r] : to;
-        s->parts[r] = (part){.send = (const char *)send + at[r], .receive = to, .send_end = bytes[r], .receive_end = bytes[c->rank]};
-        if (r != c->rank) to += bytes[c->rank];
+        pieces[r] = r == c->rank ? own : to;
+        if (r == c->rank) continue;
+        set_part(c, r, own, bytes[r], to, bytes[c->rank]);
+        to += bytes[c->rank];
     }
-    s->parts[c->rank] = (part){0};
     move_parts(c, ALL_TO_ALL, total);
 }
 
 static void done(sn_comm *c) { (void)c; } /* what was sent is sent, what came is this rank's own */
 
 static void all_gather(sn_comm *c, const void *mine, const size_t *at, void *out) {
-    state *s = c->state;
     char *own = (char *)out + at[c->rank];
     const size_t bytes = at[c->rank + 1] - at[c->rank];
+    ((state *)c->state)->calls++;
     if (bytes && mine != own) memcpy(own, mine, bytes);
+    clear_parts(c);
     for (int r = 0; r < c->size; r++)
-        s->parts[r] = (part){.send = own, .receive = (char *)out + at[r], .send_end = bytes, .receive_end = at[r + 1] - at[r]};
-    s->parts[c->rank] = (part){0};
+        if (r != c->rank) set_part(c, r, own, bytes, (char *)out + at[r], at[r + 1] - at[r]);
     move_parts(c, ALL_GATHER, at[c->size]);
 }
 
-static void close_comm(sn_comm *c, bool failed) {
-    state *s = c->state;
-    (void)failed; /* either way the others see the connection end, and wait for it only where something is due */
-    if (!s) return;
-    sn_tcp_close(s->fds, c->size);
-    sn_free(s->parts);
-    sn_free(s->polls);
-    sn_free(s);
-    sn_free(c);
+static void exchange(sn_comm *c, int to, const void *send, size_t sends, int from, void *receive, size_t receives) {
+    clear_parts(c);
+    if (to >= 0) set_part(c, to, send, sends, to == from ? receive : NULL, to == from ? receives : 0);
+    if (from >= 0 && from != to) set_part(c, from, NULL, 0, receive, receives);
+    move_parts(c, EXCHANGE, 0);
 }
 
-sn_status sn_comm_tcp_open(const sn_launch *launch, double patience, sn_comm **out) {
-    const size_t size = (size_t)launch->size;
-    sn_comm *c = sn_alloc_zero(1, sizeof *c);
-    state *s = sn_alloc_zero(1, sizeof *s + size * sizeof s->fds[0]);
-    if (s) s->parts = sn_alloc_zero(size, sizeof *s->parts), s->polls = sn_alloc_zero(size, sizeof *s->polls);
-    const bool room = c && s && s->parts && s->polls;
-    sn_status status = room ? sn_tcp_join(launch, patience, s->fds) : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d ranks", launch->size);
-    if (status != SN_OK) {
+static void release(sn_comm *c) {
+    for (sn_comm *next; c; c = next) {
+        state *s = c->state;
+        next = s ? s->next : NULL;
         if (s) {
-            sn_free(s->parts);
-            sn_free(s->polls);
+            if (s->world.fds) sn_tcp_close(s->world.fds, c->size);
+            sn_free(s->world.fds);
+            sn_free(s->world.parts);
+            sn_free(s->world.polls);
+            sn_free(s->peers);
         }
         sn_free(s);
         sn_free(c);
-        return status;
     }
-    *c = (sn_comm){.rank = launch->rank,
-                   .size = launch->size,
+}
+
+/* Either way the others see the connections end, and wait for them only where something is due. */
+static void close_comm(sn_comm *c, bool failed) {
+    (void)failed;
+    release(c);
+}
+
+static sn_comm *make(int rank, int size) {
+    sn_comm *c = sn_alloc_zero(1, sizeof *c);
+    state *s = sn_alloc_zero(1, sizeof *s);
+    if (s) s->peers = sn_alloc_zero((size_t)size, sizeof *s->peers);
+    if (!c || !s || !s->peers) {
+        if (s) sn_free(s->peers);
+        sn_free(s);
+        sn_free(c);
+        return NULL;
+    }
+    for (int r = 0; r < size; r++) s->peers[r] = r;
+    s->all = c;
+    *c = (sn_comm){.rank = rank,
+                   .size = size,
                    .copies = true,
                    .all_to_all = all_to_all,
                    .done = done,
                    .all_gather = all_gather,
-                   .close = close_comm,
+                   .exchange = exchange,
                    .state = s};
+    return c;
+}
+
+static sn_comm *make_group(sn_comm *c, const int *ranks, int n) {
+    state *all = c->state;
+    int mine = 0;
+    while (mine < n && ranks[mine] != c->rank) mine++;
+    sn_comm *group = mine < n ? make(mine, n) : NULL;
+    if (!group) return NULL;
+    state *s = group->state;
+    memcpy(s->peers, ranks, (size_t)n * sizeof *ranks);
+    s->group = sn_crc32c(0, ranks, (size_t)n * sizeof *ranks);
+    s->all = c;
+    s->next = all->next;
+    all->next = group;
+    return group;
+}
+
+sn_status sn_comm_tcp_open(const sn_launch *launch, double patience, sn_comm **out) {
+    const size_t size = (size_t)launch->size;
+    sn_comm *c = make(launch->rank, launch->size);
+    if (!c) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d ranks", launch->size);
+    world *w = world_of(c);
+    w->parts = sn_alloc_zero(size, sizeof *w->parts);
+    w->polls = sn_alloc_zero(size, sizeof *w->polls);
+    w->fds = sn_alloc(size * sizeof *w->fds);
+    for (size_t r = 0; w->fds && r < size; r++) w->fds[r] = -1;
+    sn_status s = w->parts && w->polls && w->fds ? sn_tcp_join(launch, patience, w->fds)
+                                                 : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d ranks", launch->size);
+    if (s != SN_OK) {
+        release(c);
+        return s;
+    }
+    c->group = make_group;
+    c->close = close_comm;
     *out = c;
     return SN_OK;
 }
