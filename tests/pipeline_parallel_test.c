@@ -388,7 +388,7 @@ static void bytes_fall(void **state) {
 static sn_instr *sent(const sn_plan *plan, int number) {
     const sn_program *p = &plan->programs[0].program;
     for (uint32_t k = 0; k < p->count; k++)
-        if (p->instrs[k].queue == SN_QUEUE_COMM && p->instrs[k].from >= 0 && !number--) return &p->instrs[k];
+        if (p->instrs[k].queue == SN_QUEUE_COMM && p->instrs[k].pair && !number--) return &p->instrs[k];
     fail_msg("too few sends");
     return NULL;
 }

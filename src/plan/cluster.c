@@ -129,6 +129,7 @@ typedef struct call {
     int64_t attrs[SN_ATTR_INTS]; /* of communication they are integers */
     sn_arg whole;
     int number; /* in its program */
+    bool pair;
     int16_t from, to;
     uint8_t axis, n_in, n_out;
 } call;
@@ -157,7 +158,7 @@ static sn_status collect(const sn_plan *plan, rank_calls *out) {
                 const sn_instr *in = &p->instrs[i];
                 if (in->queue != SN_QUEUE_COMM) continue;
                 if (pass) {
-                    out->calls[n] = (call){in->op, in->name, p->name, {0}, *whole_side(in), number, in->from, in->to, in->axis, in->n_in, in->n_out};
+                    out->calls[n] = (call){in->op, in->name, p->name, {0}, *whole_side(in), number, in->pair, in->from, in->to, in->axis, in->n_in, in->n_out};
                     memcpy(out->calls[n].attrs, in->attrs.i, sizeof in->attrs.i);
                 }
                 number++;
@@ -181,7 +182,7 @@ static const call *head_of(const rank_calls *r) { return r->at < r->n ? &r->call
 /* Whether a rank has a part in what another is about to do: both stand on one line along the axis, and it is for all of that or these two. */
 static bool takes_part(const sn_mesh *mesh, const call *c, int rank, int other) {
     int index = sn_mesh_index(mesh, other, c->axis);
-    return sn_mesh_neighbour(mesh, rank, c->axis, index) == other && (c->from < 0 || c->from == index || c->to == index);
+    return sn_mesh_neighbour(mesh, rank, c->axis, index) == other && (!c->pair || c->from == index || c->to == index);
 }
 
 /* The first rank that should be doing what rank k is about to do, but is not; n: none. */

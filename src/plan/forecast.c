@@ -39,8 +39,8 @@ sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes) {
  * of it. */
 static double ring_bytes(const sn_instr *in, int ranks) {
     double most = 0;
-    bool even = in->from >= 0 || (in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape));
-    if (in->from >= 0 && in->in[0].arena == SN_NO_ARENA) return 0; /* it gets */
+    bool even = in->pair || (in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape));
+    if (in->pair && in->in[0].arena == SN_NO_ARENA) return 0; /* it gets */
     for (int i = 0; i < in->n_in + in->n_out; i++) {
         const sn_arg *a = i < in->n_in ? &in->in[i] : &in->out[i - in->n_in];
         size_t bytes;
