@@ -63,7 +63,13 @@ sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_worl
     return SN_OK;
 }
 
-static bool in_shards(const sn_persistent *e) { return sn_is_flat(&e->rest.split.axis[SN_MESH_DP]); }
+static int axes_in_shards(const sn_persistent *e) {
+    int n = 0;
+    for (int a = 0; a < SN_MESH_AXES; a++) n += e->rest.split.axis[a].kind == SN_SHARD;
+    return n;
+}
+
+static bool in_shards(const sn_persistent *e) { return axes_in_shards(e) > 0; }
 
 /* Whether a rank is the first of those that hold the same part of a persistent value. */
 static bool is_first_holder(const sn_session *s, sn_pid p, int rank) {
@@ -88,7 +94,7 @@ static uint64_t most_put_together(const sn_session *s) {
     uint64_t most = 0;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
-        bool exported = (e->class_of == SN_CLASS_WEIGHTS && (e->trainable || !s->world)) || (e->parent != SN_NONE && sn_job_master(job, e->parent) == p);
+        bool exported = (e->class_of == SN_CLASS_WEIGHTS && (e->trainable || (s->exports && !s->world))) || (e->parent != SN_NONE && sn_job_master(job, e->parent) == p);
         size_t bytes;
         if (exported && is_put_together(s, (sn_pid)p) && sn_shape_bytes(&e->shape, e->rest.form, &bytes) && bytes > most) most = bytes;
     }
@@ -107,22 +113,43 @@ bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_r
     return true;
 }
 
+bool sn_session_part(const sn_session *s, const sn_run *holder, sn_pid p, sn_extent *part) {
+    const sn_persistent *e = &s->job->persistent[p];
+    const sn_placed *at = sn_run_placed(holder, p);
+    const uint64_t block = (uint64_t)sn_dtypes[e->rest.form].block, item = (uint64_t)sn_dtypes[e->rest.form].bytes;
+    const int64_t element = (int64_t)((part->here + part->bytes) / item * block);
+    int64_t where;
+    if (element >= at->count) return false;
+    const int64_t n = sn_placed_run(at, &e->shape, element, &where);
+    *part = (sn_extent){(uint64_t)element / block * item, (uint64_t)where / block * item, (uint64_t)n / block * item};
+    return n > 0;
+}
+
+bool sn_session_in_order(const sn_session *s, sn_pid p) {
+    const sn_persistent *e = &s->job->persistent[p];
+    if (axes_in_shards(e) > 1) return false;
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (e->rest.split.axis[a].kind == SN_SHARD && !sn_is_flat(&e->rest.split.axis[a]) && (e->rest.split.axis[a].dim || e->rest.split.axis[a].at != SN_DEAL_RUN)) return false;
+    return true;
+}
+
 sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
     const sn_persistent *e = &s->job->persistent[p];
     uint64_t room;
-    char *whole = sn_run_transient(s->run, &room), *to;
+    char *whole = sn_run_transient(s->run, &room);
     int64_t first;
     size_t bytes;
     sn_run *holder;
     *out = NULL;
     if (!is_put_together(s, p) && sn_session_piece(s, p, 0, &first, &holder, &bytes)) *out = sn_run_persistent(holder, p);
     if (!is_put_together(s, p) || !whole) return SN_OK;
-    *out = to = whole += s->exports ? SN_STAGING_BYTES : 0;
+    *out = whole += s->exports ? SN_STAGING_BYTES : 0;
     if (s->saved && is_elsewhere(s, p)) {
         const sn_st_tensor *t = sn_st_find(s->saved, e->name);
         return t ? sn_st_read(s->saved, t, 0, whole, (size_t)t->bytes) : sn_fail(SN_ERR_INTERNAL, "the checkpoint lacks %s", e->name);
     }
-    for (int i = 0; sn_session_piece(s, p, i, &first, &holder, &bytes); i++, to += bytes) SN_TRY(sn_run_read(holder, p, 0, to, bytes));
+    for (int i = 0; sn_session_piece(s, p, i, &first, &holder, &bytes); i++)
+        for (sn_extent part = {0}; sn_session_part(s, holder, p, &part);) SN_TRY(sn_run_read(holder, p, part.here, whole + part.whole, part.bytes));
     return SN_OK;
 }
 

@@ -177,6 +177,12 @@ static sn_status scale_shard(const work *w, int from, const sn_split_axis *shard
     *out = *shard;
     out->dim = (uint8_t)dim;
     if (one == other) return SN_OK;
+    if (sn_ops[w->n->op]->thirds || shard->at == SN_DEAL_THIRDS) {
+        bool apart = one == 3 * other && shard->at == SN_DEAL_THIRDS, joined = other == 3 * one && shard->at == SN_DEAL_RUN;
+        out->at = joined ? SN_DEAL_THIRDS : SN_DEAL_RUN;
+        if (sn_ops[w->n->op]->thirds && (apart || joined)) return SN_OK;
+        return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards that are no thirds of three matrices beside each other", w->g->name, sn_ops[w->n->op]->name, w->n->name);
+    }
     if (one > 0 && !__builtin_mul_overflow(unit, other, &scaled) && scaled % one == 0 && scaled / one <= INT32_MAX) out->unit = (int32_t)(scaled / one);
     else if (other == w->g->job->mesh.size[w->a]) out->unit = 1;
     else
@@ -212,6 +218,13 @@ static bool infer_runs(const work *w) {
     return true;
 }
 
+/* Shards of a row hold whole blocks of its form. */
+static sn_status check_blocks(const work *w, int which, const sn_split_axis *x) {
+    sn_dtype form = which < w->n->n_in ? w->call->in[which].dtype : w->g->values[w->n->out[which - w->n->n_in]].dtype;
+    if (x->kind != SN_SHARD || x->dim != shape_of(w, which)->rank - 1 || x->unit % sn_dtypes[form].block == 0) return SN_OK;
+    return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d columns would cut the blocks of %s", w->g->name, sn_ops[w->n->op]->name, w->n->name, x->unit, sn_dtype_name(form));
+}
+
 static sn_status infer_inputs(const work *w, char letter, int from, const sn_split_axis *shard) {
     for (int i = 0; i < w->n->n_in; i++) {
         if (w->n->in[i].value == SN_NONE) continue;
@@ -220,7 +233,8 @@ static sn_status infer_inputs(const work *w, char letter, int from, const sn_spl
         const char *letters = w->axes ? letters_of(w->axes, w->n->n_in, i, &count) : "";
         if (letter) dim = find_letter(letters, count, letter);
         if (dim >= 0) SN_TRY(scale_shard(w, from, shard, i, dim, &wanted));
-        if (x.kind == wanted.kind && (x.kind != SN_SHARD || (x.dim == wanted.dim && x.unit == wanted.unit))) continue;
+        SN_TRY(check_blocks(w, i, &wanted));
+        if (x.kind == wanted.kind && (x.kind != SN_SHARD || (x.dim == wanted.dim && x.unit == wanted.unit && x.at == wanted.at))) continue;
         want(w->g, w->n, i, w->a, wanted);
     }
     return SN_OK;
@@ -298,6 +312,7 @@ static sn_status infer_node(sn_graph *g, sn_node *n, int a, const sn_split_axis 
         const char *letters = w.axes ? letters_of(w.axes, n->n_in, n->n_in + o, &count) : "";
         if (letter) dim = find_letter(letters, count, letter);
         if (dim >= 0) SN_TRY(scale_shard(&w, from, &shard, n->n_in + o, dim, &x));
+        SN_TRY(check_blocks(&w, n->n_in + o, &x));
         g->values[n->out[o]].result.axis[a] = x;
     }
     return SN_OK;

@@ -33,8 +33,9 @@ static inline sn_split_axis sn_at(int index) { return (sn_split_axis){.kind = SN
 /* Whether the rank with this index on the axis has anything of what is spread so: all but SN_AT leave it something, perhaps nothing. */
 static inline bool sn_axis_holds(const sn_split_axis *x, int index) { return x->kind != SN_AT || x->at == index || x->also == index; }
 /* Which units of a dimension a rank of n holds. Folded: units are dealt to ranks 0 .. n - 1 and back, two a rank and turn, so that of
- * work that grows along the dimension all get the same (Llama 3's zigzag order: Dubey et al. 2024, arXiv 2407.21783). */
-typedef enum sn_deal { SN_DEAL_RUN, SN_DEAL_FOLDED } sn_deal;
+ * work that grows along the dimension all get the same (Llama 3's zigzag order: Dubey et al. 2024, arXiv 2407.21783). Thirds: three matrices
+ * lie beside each other, of each of which a rank holds a run of units, as of the others. */
+typedef enum sn_deal { SN_DEAL_RUN, SN_DEAL_FOLDED, SN_DEAL_THIRDS } sn_deal;
 
 typedef struct sn_split {
     sn_split_axis axis[SN_MESH_AXES];

@@ -21,23 +21,44 @@ static void note_places(bounds *b, const sn_split *split) {
         if (split->axis[a].kind == SN_AT) memset(b->starts[a], true, (size_t)b->mesh->size[a]);
 }
 
+/* Where along axis a shares of n elements in such units become smaller, or nothing. */
+static void note_shares(bounds *b, int a, int64_t n, const sn_split_axis *x) {
+    int size = b->mesh->size[a];
+    int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
+    int64_t full = shard > 0 ? n / shard : 0, empty = full + (shard > 0 && n % shard != 0);
+    if (full < size) b->starts[a][full] = true;
+    if (empty < size) b->starts[a][empty] = true;
+}
+
+/* The same of flat shares of what a rank holds of a dimension that is shared out over another axis. */
+static void note_shares_of_shares(bounds *b, int a, int64_t n, const sn_split_axis *x, const sn_shape *shape, int cut, const sn_split_axis *by) {
+    int64_t parts = by->at == SN_DEAL_THIRDS ? 3 : 1, extent = shape->d[by->dim] / parts, unit = by->unit > 0 ? by->unit : 1, units = (extent + unit - 1) / unit;
+    int64_t share = (units + b->mesh->size[cut] - 1) / b->mesh->size[cut] * unit, row = extent ? n / extent : 0;
+    if (extent >= share) note_shares(b, a, share * row, x);
+    if (share && extent % share) note_shares(b, a, extent % share * row, x);
+}
+
 static void note_split(bounds *b, const sn_shape *shape, const sn_split *split) {
-    int flat = 0;
+    int shards = 0, on[SN_MAX_DIMS] = {0}, cut = -1;
+    int64_t n = 1;
     note_places(b, split);
-    for (int a = 0; a < SN_MESH_AXES; a++) flat += sn_is_flat(&split->axis[a]) && b->mesh->size[a] > 1;
-    for (int a = 0; flat && a < SN_MESH_AXES; a++) {
-        int size = b->mesh->size[a];
-        if (!sn_is_flat(&split->axis[a]) || size <= 1) continue;
-        if (flat > 1) { /* shards of shards: no two alike */
-            memset(b->starts[a], true, (size_t)size);
-            continue;
-        }
-        int64_t n = 1, unit = split->axis[a].unit > 0 ? split->axis[a].unit : 1;
-        for (int i = 0; i < shape->rank; i++) n *= shape->d[i];
-        int64_t units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
-        int64_t full = shard > 0 ? n / shard : 0, empty = full + (shard > 0 && n % shard != 0);
-        if (full < size) b->starts[a][full] = true;
-        if (empty < size) b->starts[a][empty] = true;
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &split->axis[a];
+        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1) continue;
+        shards++;
+        if (x->dim < SN_MAX_DIMS) on[x->dim]++;
+        if (x->dim < shape->rank) cut = a;
+    }
+    for (int i = 0; i < shape->rank; i++) n *= shape->d[i];
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &split->axis[a];
+        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1 || (!sn_is_flat(x) && x->dim >= shape->rank)) continue;
+        int64_t unit = x->unit > 0 ? x->unit : 1, extent = sn_is_flat(x) ? n : shape->d[x->dim] / (x->at == SN_DEAL_THIRDS ? 3 : 1);
+        bool even = !sn_is_flat(x) && extent % (unit * sn_mesh_ranks(b->mesh)) == 0; /* whatever lies between */
+        bool shared = sn_is_flat(x) ? shards > 1 : on[x->dim] > 1;
+        if (sn_is_flat(x) && shards == 2 && cut >= 0) note_shares_of_shares(b, a, n, x, shape, cut, &split->axis[cut]);
+        else if (shared && !even) memset(b->starts[a], true, (size_t)b->mesh->size[a]); /* shards of shards: no two alike */
+        else if (!even) note_shares(b, a, extent, x);
     }
 }
 

@@ -1,6 +1,6 @@
 /* All ranks of a job planned in one process.
  *
- * Ranks differ in nothing but their flat shards, of which the last ones of a value are smaller or empty, and what is at some ranks only.
+ * Ranks differ in nothing but their shards, of which the last ones of a value are smaller or empty, and what is at some ranks only.
  * So ranks whose shards all have the same sizes, at the same places, have the same plan, and one of them is planned for all. Which ranks
  * those are follows from sizes and places alone. */
 #ifndef SN_PLAN_CLUSTER_H

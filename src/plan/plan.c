@@ -21,6 +21,11 @@ static int64_t share_of(int64_t n, const sn_split_axis *x, int size, int index, 
     return n - *at < shard ? n - *at : shard;
 }
 
+/* The same of a dimension that may hold three matrices beside each other: a share of each, and where it begins in one. */
+static int64_t share_of_dim(int64_t n, const sn_split_axis *x, int size, int index, int64_t *at) {
+    return x->at == SN_DEAL_THIRDS ? 3 * share_of(n / 3, x, size, index, at) : share_of(n, x, size, index, at);
+}
+
 sn_shape sn_local_block(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t begin[SN_MAX_DIMS]) {
     sn_shape s = *logical;
     int64_t at;
@@ -28,7 +33,7 @@ sn_shape sn_local_block(const sn_shape *logical, const sn_split *split, const sn
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
         if (x->kind != SN_SHARD || x->dim >= s.rank) continue;
-        s.d[x->dim] = share_of(s.d[x->dim], x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at);
+        s.d[x->dim] = share_of_dim(s.d[x->dim], x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at);
         begin[x->dim] += at;
     }
     return s;
@@ -83,7 +88,7 @@ static const sn_split *split_of(const sn_value *v) { return v->persistent != SN_
 static bool is_view(const sn_value *v, const sn_use *u) {
     for (int a = 0; u->has_split && a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &u->split.axis[a];
-        if ((sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0)) && split_of(v)->axis[a].kind == SN_WHOLE) return true;
+        if ((sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0 && x->at != SN_DEAL_THIRDS)) && split_of(v)->axis[a].kind == SN_WHOLE) return true;
     }
     return false;
 }
@@ -118,7 +123,7 @@ static sn_status check_splits(const planner *p, const sn_node *n) {
         for (int a = 0; n->in[i].value != SN_NONE && n->in[i].has_split && a < SN_MESH_AXES; a++) {
             const sn_value *v = &p->g->values[n->in[i].value];
             const sn_split_axis *from = &split_of(v)->axis[a], *to = &n->in[i].split.axis[a];
-            bool view = from->kind == SN_WHOLE && to->kind == SN_SHARD && (sn_is_flat(to) || to->dim == 0);
+            bool view = from->kind == SN_WHOLE && to->kind == SN_SHARD && (sn_is_flat(to) || (to->dim == 0 && to->at != SN_DEAL_THIRDS));
             if (p->job->mesh.size[a] <= 1 || from->kind == to->kind || view) continue;
             return sn_fail(SN_ERR_PLAN, "%s: %s %s takes %s as %s (dimension %d), which is %s (dimension %d) there", p->g->name, sn_ops[n->op]->name, n->name,
                            v->name ? v->name : "an input", kinds[to->kind], to->dim, kinds[from->kind], from->dim);
@@ -768,6 +773,9 @@ static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
     for (size_t i = 0; i < job->n_persistent; i++) {
         const sn_persistent *e = &job->persistent[i];
         sn_placed *x = &plan->persistent[i];
+        for (int a = 0; a < SN_MESH_AXES; a++)
+            if (e->rest.split.axis[a].kind == SN_SHARD && e->rest.split.axis[a].at == SN_DEAL_THIRDS && !sn_is_flat(&e->rest.split.axis[a]))
+                x->thirds = e->rest.split.axis[a].dim + 1;
         x->block = sn_local_block(&e->shape, &e->rest.split, &job->mesh, plan->rank, x->begin);
         x->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh, plan->rank, &x->first);
         x->tier = e->rest.tier;
@@ -801,14 +809,16 @@ int64_t sn_placed_run(const sn_placed *at, const sn_shape *logical, int64_t elem
     for (int d = last + 1; d < logical->rank; d++) row *= logical->d[d];
     if (!run) return 0;
     int64_t outer = in_block / run, in_run = in_block % run, left = at->count - element;
-    *where = in_run + at->begin[last] * row;
+    int64_t piece = at->thirds == last + 1 ? run / 3 : run, third = in_run / piece;
+    in_run %= piece;
+    *where = in_run + (at->begin[last] + third * (at->thirds ? logical->d[last] / 3 : 0)) * row;
     row *= logical->rank ? logical->d[last] : 1;
     for (int d = last - 1; d >= 0; d--) {
         *where += (outer % at->block.d[d] + at->begin[d]) * row;
         outer /= at->block.d[d];
         row *= logical->d[d];
     }
-    return run - in_run < left ? run - in_run : left;
+    return piece - in_run < left ? piece - in_run : left;
 }
 
 sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out) {
