@@ -196,6 +196,10 @@ static bool infer_linear(const work *w) {
         if (x.kind == SN_PARTIAL ? !linear : x.kind != SN_WHOLE || (linear && !once)) return false;
         partial |= x.kind == SN_PARTIAL;
     }
+    for (int o = 0; partial && o < w->n->n_out; o++) {
+        const sn_value *v = w->n->out[o] == SN_NONE ? NULL : &w->g->values[w->n->out[o]];
+        if (v && v->persistent != SN_NONE && v->rest.split.axis[w->a].kind != SN_PARTIAL) return false; /* it is to rest as a sum */
+    }
     for (int o = 0; partial && o < w->n->n_out; o++)
         if (w->n->out[o] != SN_NONE) w->g->values[w->n->out[o]].result.axis[w->a] = (sn_split_axis){.kind = SN_PARTIAL};
     return partial;
