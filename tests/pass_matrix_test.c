@@ -223,6 +223,7 @@ static void illegal_pairs_are_refused(void **state) {
         {"lora=on lora_dropout=-0.5", "lora_dropout is -0.5"}, {"lora=on lora_target=no_such_proj", "matches no module"},
         {"recompute=some", "wanted none, light"},          {"recompute=every:0", "wanted none, light"},
         {"optimizer=adamw_8bit moment_dtype=bf16", "forms of their own"}, {"optimizer=adafactor moment_dtype=bf16", "forms of their own"},
+        {"layerwise=on lora=on", "give one of them"}, {"layerwise=on qlora=on", "give one of them"},
         {"gradient_release=on", "--max-grad-norm 0"},
         {"gradient_release=on max_grad_norm=0 precision=fp16", "whole step"}, {"gradient_release=on max_grad_norm=0 gradient_accumulation_steps=2", "must be 1"},
         {"recompute=every:2x", "wanted none, light"},      {"max_grad_norm=-1", "max_norm"},

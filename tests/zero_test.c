@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "engine/session.h"
+#include "engine/turns.h"
 #include "support/tiny.h"
 
 enum { MOST = 4, LENGTH = 8, ROWS = 16, STEPS = 5 };
@@ -99,8 +100,10 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
     int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
     int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
     for (int step = 0; step < STEPS; step++) {
-        float hyper[8] = {1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1)};
+        const int number = (int)sn_turn_step(&job->turns, step) + 1;
+        float hyper[8] = {1e-2f, (float)(1 - pow(0.9, number)), (float)(1 - pow(0.999, number)), 1, (float)number};
         for (int r = 0; r < ranks; r++) {
+            assert_ok(sn_take_turn(w.runs[r], job, step));
             memset(sn_run_persistent(w.runs[r], loss), 0, 16);
             memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
         }
@@ -125,6 +128,7 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
         sn_run *holder;
         if (job->persistent[p].class_of != SN_CLASS_WEIGHTS && job->persistent[p].parent == SN_NONE) continue;
         if (job->persistent[p].class_of == SN_CLASS_GRADIENTS) continue;
+        if (sn_job_turn(job, (sn_pid)p) >= 0 && sn_job_turn(job, (sn_pid)p) != sn_turn_in_progress(job, STEPS)) continue;
         for (int i = 0; sn_session_piece(&w.s, (sn_pid)p, i, &at, &holder, &bytes); i++) {
             if (!bytes) continue;
             void *data = sn_alloc(bytes);
@@ -191,6 +195,11 @@ static void released(void **state) {
     check(odd_llama(), "gradient_release=on max_grad_norm=0 recompute=all");
     check(odd_llama(), "gradient_release=on max_grad_norm=0 precision=bf16 optimizer=muon");
 }
+static void in_turns(void **state) {
+    (void)state;
+    check(odd_llama(), "layerwise=on layerwise_steps=2 layerwise_order=descending recompute=all");
+    check(odd_llama(), "layerwise=on layerwise_steps=2 precision=bf16 optimizer=adamw_8bit seed=3");
+}
 static void gpt2(void **state) {
     (void)state;
     sn_model_config config = tiny_gpt2();
@@ -218,7 +227,7 @@ static void bytes_fall(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(small_states), cmocka_unit_test(adapters), cmocka_unit_test(released), cmocka_unit_test(gpt2), cmocka_unit_test(other_tiers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(small_states), cmocka_unit_test(adapters), cmocka_unit_test(released), cmocka_unit_test(in_turns), cmocka_unit_test(gpt2), cmocka_unit_test(other_tiers),
                                        cmocka_unit_test(bytes_fall)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,8 @@ src/engine/train.c:precision                     # fp16 needs the engine's dynam
 src/api/train.c:precision                        # which of the machine's peaks the share is of
 src/passes/backward.c:precision                  # form of gradients at rest
 src/passes/backward.c:gradient_dtype
+src/passes/layerwise.c:lora                     # what it cannot be combined with
+src/passes/layerwise.c:qlora
 src/passes/gradient_release.c:max_grad_norm      # what it cannot be combined with
 src/passes/gradient_release.c:precision
 src/passes/gradient_release.c:gradient_accumulation_steps

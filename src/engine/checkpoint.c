@@ -10,23 +10,29 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/turns.h"
 #include "io/safetensors.h"
 
-/* What a checkpoint holds. A 16-bit weight is made from its master again, but is kept too: the file stays whole. */
-static bool is_state(const sn_job *job, sn_pid p) {
+/* What a checkpoint holds. A 16-bit weight is made from its master again, but is kept too: the file stays whole. turn: whose states there are. */
+static bool is_state(const sn_job *job, sn_pid p, int32_t turn) {
     const sn_persistent *e = &job->persistent[p];
-    if (e->class_of == SN_CLASS_OPTIMIZER) return e->parent != SN_NONE;
+    const int32_t own = sn_job_turn(job, p);
+    if (e->class_of == SN_CLASS_OPTIMIZER) return e->parent != SN_NONE && (own < 0 || own == turn);
     return e->class_of == SN_CLASS_WEIGHTS && e->trainable && (sn_job_master(job, p) == SN_NONE || e->rest.form != SN_F32);
 }
 
 uint64_t sn_checkpoint_bytes(const sn_job *job) {
-    uint64_t sum = 0;
-    for (size_t p = 0; p < job->n_persistent; p++) {
-        const sn_persistent *e = &job->persistent[p];
-        size_t bytes;
-        if (is_state(job, (sn_pid)p) && sn_shape_bytes(&e->shape, e->rest.form, &bytes)) sum += bytes;
+    uint64_t most = 0;
+    for (int32_t turn = 0; turn == 0 || turn < job->turns.count; turn++) {
+        uint64_t sum = 0;
+        for (size_t p = 0; p < job->n_persistent; p++) {
+            const sn_persistent *e = &job->persistent[p];
+            size_t bytes;
+            if (is_state(job, (sn_pid)p, turn) && sn_shape_bytes(&e->shape, e->rest.form, &bytes)) sum += bytes;
+        }
+        if (sum > most) most = sum;
     }
-    return sum + 65536; /* names, manifest */
+    return most + 65536; /* names, manifest */
 }
 
 /* The next part of at most `left` bytes that goes through the transient arena. */
@@ -64,11 +70,11 @@ typedef struct note {
 } note;
 
 /* This process's pieces; values that every rank holds whole are rank 0's to write. */
-static sn_status write_pieces(const sn_session *s, sn_st_writer *w, note *notes) {
+static sn_status write_pieces(const sn_session *s, int32_t turn, sn_st_writer *w, note *notes) {
     const sn_job *job = s->job;
     size_t index = 0;
     for (size_t p = 0; p < job->n_persistent; p++) {
-        if (!is_state(job, (sn_pid)p)) continue;
+        if (!is_state(job, (sn_pid)p, turn)) continue;
         note *n = &notes[index++];
         size_t bytes, item = (size_t)sn_dtypes[job->persistent[p].rest.form].bytes;
         int64_t first;
@@ -83,13 +89,13 @@ static sn_status write_pieces(const sn_session *s, sn_st_writer *w, note *notes)
 }
 
 /* The manifest's entries, and the file under its name: by rank 0, when all have written. */
-static sn_status finish_state(const sn_session *s, sn_st_writer *w, const note *notes, int ranks, sn_str *tensors) {
+static sn_status finish_state(const sn_session *s, int32_t turn, sn_st_writer *w, const note *notes, int ranks, sn_str *tensors) {
     size_t index = 0;
     for (size_t p = 0; p < s->job->n_persistent; p++) {
         const char *name = s->job->persistent[p].name;
         uint64_t bytes = 0;
         uint32_t crc = 0;
-        if (!is_state(s->job, (sn_pid)p)) continue;
+        if (!is_state(s->job, (sn_pid)p, turn)) continue;
         for (int r = 0; r < ranks; r++) {
             const note *n = &notes[(size_t)r * w->tensor_count + index];
             crc = sn_crc32c_join(crc, n->crc, n->bytes);
@@ -107,25 +113,25 @@ static sn_status finish_state(const sn_session *s, sn_st_writer *w, const note *
 static sn_status agree(const sn_session *s, sn_status mine) { return s->world ? sn_world_agree(s->world, mine) : mine; }
 
 /* `status`: of what came before. Rank 0 makes the file, all write their pieces into it, rank 0 finishes it. */
-static sn_status write_state(const sn_session *s, const char *path, sn_str *tensors, sn_status status) {
+static sn_status write_state(const sn_session *s, int32_t turn, const char *path, sn_str *tensors, sn_status status) {
     sn_st_writer w = {0};
     const sn_job *job = s->job;
     const int ranks = s->world ? s->world->size : 1, rank = s->world ? s->world->rank : 0;
     if (status == SN_OK) status = sn_st_write_open(path, &w);
     for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++)
-        if (is_state(job, (sn_pid)p)) status = sn_st_add_tensor(&w, job->persistent[p].name, job->persistent[p].rest.form, &job->persistent[p].shape);
+        if (is_state(job, (sn_pid)p, turn)) status = sn_st_add_tensor(&w, job->persistent[p].name, job->persistent[p].rest.form, &job->persistent[p].shape);
     const size_t own = w.tensor_count * sizeof(note);
     note *notes = sn_alloc_zero((size_t)ranks + 1, own);
     if (status == SN_OK && !notes) status = sn_fail(SN_ERR_NO_MEMORY, "cannot note what is written");
     if (status == SN_OK && !rank) status = sn_st_write_begin(&w);
     status = agree(s, status);
     if (status == SN_OK && rank) status = sn_st_write_join(&w);
-    if (status == SN_OK) status = write_pieces(s, &w, notes + (size_t)ranks * w.tensor_count);
+    if (status == SN_OK) status = write_pieces(s, turn, &w, notes + (size_t)ranks * w.tensor_count);
     if (status == SN_OK && rank) status = sn_st_write_leave(&w);
     status = agree(s, status);
     if (status == SN_OK && s->world) sn_world_gather(s->world, notes + (size_t)ranks * w.tensor_count, own, notes);
     else if (status == SN_OK) memcpy(notes, notes + w.tensor_count, own);
-    if (status == SN_OK && !rank) status = finish_state(s, &w, notes, ranks, tensors);
+    if (status == SN_OK && !rank) status = finish_state(s, turn, &w, notes, ranks, tensors);
     sn_st_write_close(&w);
     sn_free(notes);
     return status;
@@ -173,7 +179,7 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
     const bool writes = !s->world || !s->world->rank;
     if (status == SN_OK && writes) status = sn_remove_tree(partial.data);
     if (status == SN_OK && writes) status = sn_make_dirs(partial.data);
-    status = write_state(s, state.data, &tensors, status);
+    status = write_state(s, sn_turn_in_progress(s->job, c->update_step), state.data, &tensors, status);
     if (status == SN_OK && writes) {
         sn_str_printf(&text, "{\n  \"version\": 1,\n  \"batch_step\": %lld,\n  \"update_step\": %lld,\n  \"loss_scale\": %.17g,\n  \"scale_growth\": %lld,\n",
                       (long long)c->batch_step, (long long)c->update_step, c->loss_scale, (long long)c->scale_growth);
@@ -231,7 +237,7 @@ static sn_status check_tensor(const sn_session *s, const sn_st *st, const sn_st_
 }
 
 /* Two rounds over all tensors: the first checks, each process its share of them; the second loads this rank's part. */
-static sn_status read_state(const sn_session *s, const char *path, const json_t *tensors) {
+static sn_status read_state(const sn_session *s, int32_t turn, const char *path, const json_t *tensors) {
     sn_st st;
     const sn_job *job = s->job;
     sn_status opened = sn_st_open(path, &st), status = agree(s, opened);
@@ -239,7 +245,7 @@ static sn_status read_state(const sn_session *s, const char *path, const json_t 
     for (size_t i = 0; i < 2 * job->n_persistent; i++) {
         size_t p = i % job->n_persistent;
         if (i == job->n_persistent) status = agree(s, status);
-        if (status != SN_OK || !is_state(job, (sn_pid)p)) continue;
+        if (status != SN_OK || !is_state(job, (sn_pid)p, turn)) continue;
         const sn_persistent *e = &job->persistent[p];
         const sn_st_tensor *t = sn_st_find(&st, e->name);
         const json_t *entry = json_object_get(tensors, e->name);
@@ -278,7 +284,7 @@ static sn_status load_one(const sn_session *s, const char *folder, sn_counters *
         }
     }
     status = agree(s, status);
-    if (status == SN_OK) status = agree(s, read_state(s, state, json_object_get(root, "tensors")));
+    if (status == SN_OK) status = agree(s, read_state(s, sn_turn_in_progress(s->job, c->update_step), state, json_object_get(root, "tensors")));
     json_decref(root);
     sn_free(manifest);
     sn_free(state);

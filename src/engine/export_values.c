@@ -69,7 +69,7 @@ static sn_status gather_file(sn_export *v, const sn_model_tensor *t, int64_t row
 
 static sn_status run_value(const sn_export *v, sn_pid p, const char **data, sn_dtype *form) {
     const sn_job *job = v->session->job;
-    sn_pid master = sn_job_master(job, p), from = master == SN_NONE ? p : master;
+    sn_pid master = sn_job_master(job, p), from = master == SN_NONE || sn_job_turn(job, master) >= 0 ? p : master;
     *form = job->persistent[from].rest.form;
     const void *whole;
     SN_TRY(sn_session_whole(v->session, from, &whole));

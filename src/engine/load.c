@@ -33,7 +33,7 @@ sn_status sn_load_weights(sn_run *run, const sn_job *job, uint64_t seed) {
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
         bool master = e->parent != SN_NONE && sn_job_master(job, e->parent) == p;
-        if (e->source.file >= 0 || !(e->class_of == SN_CLASS_WEIGHTS || master)) continue;
+        if (sn_job_turn(job, (sn_pid)p) >= 0 || e->source.file >= 0 || !(e->class_of == SN_CLASS_WEIGHTS || master)) continue;
         const sn_placed *at = sn_run_placed(run, (sn_pid)p);
         void *data = sn_run_persistent(run, (sn_pid)p);
         if (data) initialise(run, e, (sn_pid)p, master ? e->parent : (sn_pid)p, seed, data);

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "engine/train_state.h"
+#include "engine/turns.h"
 #include "tensor/convert.h"
 
 enum { GROWTH_INTERVAL = 2000, MOST_FAILURES = 20 };
@@ -123,7 +124,7 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
 
 static void fill_hyper(sn_training *t, int program, double rate) {
     const sn_options *o = t->recipe;
-    double step = (double)(t->counters.update_step + 1);
+    double step = (double)(sn_turn_step(&t->session.job->turns, t->counters.update_step) + 1);
     uint64_t seed = (uint64_t)sn_options_int(o, "seed");
     uint32_t words[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     float hyper[8] = {(float)rate, (float)(1 - pow(sn_options_float(o, "adam_beta1"), step)), (float)(1 - pow(sn_options_float(o, "adam_beta2"), step)),
@@ -188,6 +189,7 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     *tokens = step.tokens;
     if (step.label_tokens < 1) return sn_fail(SN_ERR_DATA, "step %llu holds no label", (unsigned long long)before.batch_step);
     clear_loss(t);
+    for (int r = 0; r < t->here; r++) SN_TRY(sn_take_turn(t->runs[r], t->session.job, t->counters.update_step));
     float scale = (float)(t->counters.loss_scale / (double)step.label_tokens);
     int updating = t->update < 0 ? t->program : t->update;
     t->step_rate = sn_learning_rate(&t->schedule, t->counters.update_step);

@@ -124,7 +124,7 @@ sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, s
         return SN_NONE;
     }
     job->persistent[job->n_persistent] = (sn_persistent){
-        .name = copy, .shape = shape, .class_of = class_of, .rest = {.form = form}, .layer = -1, .source = {.file = -1}, .parent = SN_NONE,
+        .name = copy, .shape = shape, .class_of = class_of, .rest = {.form = form}, .layer = -1, .source = {.file = -1}, .parent = SN_NONE, .turn = -1,
                                                       .adapter_of = SN_NONE};
     return (sn_pid)job->n_persistent++;
 }

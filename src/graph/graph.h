@@ -69,6 +69,7 @@ typedef struct sn_persistent {
     sn_source source;
     sn_pid parent;    /* of a gradient, state or master: its weight; SN_NONE otherwise */
     int32_t state_run; /* of a state: not 0: one element for each run of so many elements of the flattened parent (a block's scale) */
+    int32_t turn;      /* of a weight: the turn in which it is trained; -1: in every (see sn_turns) */
     bool rests_whole;  /* what changes it needs all of it: it never rests in shards */
     sn_pid adapter_of; /* of a weight that an adapter adds beside another: that one; SN_NONE: it is the model's own */
     sn_adapter_part adapter_part; /* these two: of a weight with adapter_of */
@@ -170,6 +171,21 @@ typedef struct sn_graph {
 
 enum { SN_MAX_PROGRAMS = 8 };
 
+/* Training in turns: in each turn of so many updates only the weights of that turn are trained, and only their gradients, states and masters
+ * exist: those of different turns share bytes. They begin anew with each turn: states at zero, masters as their weights. One program serves all
+ * turns; what a turn has no use for is not run (plan/turns.c). */
+typedef enum sn_turn_order { SN_TURNS_RANDOM /* each once a round */, SN_TURNS_ASCENDING, SN_TURNS_DESCENDING } sn_turn_order;
+typedef struct sn_turns {
+    int count;     /* 0: everything is trained all the time */
+    int64_t steps; /* updates of a turn */
+    sn_turn_order order;
+    uint64_t seed; /* of the random order */
+} sn_turns;
+
+/* The turn of an update, counted from 0, and how many updates of it came before. */
+int sn_turn_at(const sn_turns *t, int64_t update);
+int64_t sn_turn_step(const sn_turns *t, int64_t update);
+
 typedef struct sn_job {
     sn_pool pool; /* names */
     sn_program_file *files; /* that instructions of its programs read, by their index here */
@@ -180,6 +196,7 @@ typedef struct sn_job {
     sn_graph *graphs[SN_MAX_PROGRAMS];
     int n_graphs;
     sn_mesh mesh;
+    sn_turns turns;
 } sn_job;
 
 sn_status sn_job_new(sn_job **out);
@@ -206,6 +223,9 @@ sn_pid sn_job_find(const sn_job *job, const char *name);
 
 /* Says where and in which form a persistent value rests from now on, in the table and in every program. */
 void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest);
+
+/* The turn in which alone a persistent value exists: of a gradient, state or master that of its weight; -1: it is always there. */
+int32_t sn_job_turn(const sn_job *job, sn_pid p);
 
 /* Makes a persistent value a gradient, state or master of a parameter: it is of its layer and, where it has its shape, has its axes and is
  * spread as it is over all axes of the mesh but the data-parallel one. */

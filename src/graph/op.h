@@ -16,6 +16,7 @@ typedef struct sn_op {
     uint32_t into;    /* bit i: that input, the last one, takes the place of output 0: written whole, never read */
     uint32_t tile;    /* bit i: input i has operand 0's shape and is worked on element by element, so that the op may be stamped in
                        * runs of rows of them; attribute `flat_first` then says where a run begins */
+    uint32_t leaves_out; /* bit o: output o is not made in a call where it is absent (rank 0), whatever the attributes say */
     bool light;       /* few operations an element: to make its outputs again takes hardly longer than to read them */
 
     /* Names of the attribute slots, for explain; NULL for unused ones. */

@@ -105,7 +105,9 @@ static sn_status load_weight(loader *l, sn_pid p) {
     sn_graph *g = l->g;
     const sn_job *job = g->job;
     const sn_persistent *e = &job->persistent[p];
-    sn_pid master = sn_job_master(job, p), targets[2] = {p, master};
+    sn_pid master = sn_job_master(job, p);
+    if (master != SN_NONE && sn_job_turn(job, master) >= 0) master = SN_NONE; /* made from its weight when its turn comes */
+    sn_pid targets[2] = {p, master};
     size_t row_bytes;
     SN_TRY(row_bytes_of(e, &row_bytes));
     g->layer = e->layer;

@@ -111,6 +111,19 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
     return SN_OK;
 }
 
+/* A value of one turn is made by a node that runs in other turns too: it may write there only if it can leave that output out. */
+static bool keeps_apart(const sn_graph *g, sn_vid from, sn_vid to) {
+    if (to == SN_NONE || g->values[to].persistent == SN_NONE || sn_job_turn(g->job, g->values[to].persistent) < 0 || g->values[from].producer == SN_NONE) return false;
+    const sn_node *maker = &g->nodes[g->values[from].producer];
+    int outputs = 0;
+    bool left_out = false;
+    for (int o = 0; o < maker->n_out; o++) {
+        outputs += maker->out[o] != SN_NONE;
+        left_out |= maker->out[o] == from && sn_ops[maker->op]->leaves_out >> o & 1;
+    }
+    return outputs > 1 && !left_out;
+}
+
 /* copy x -> persistent p, x made here and used by nothing else: x's producer writes p's bytes itself. */
 static sn_status elide_copies(sn_graph *g) {
     uint32_t *uses = sn_alloc_zero(g->n_values, sizeof *uses);
@@ -125,7 +138,7 @@ static sn_status elide_copies(sn_graph *g) {
         sn_nid id = g->order[k];
         sn_node *n = &g->nodes[id];
         sn_vid from = n->in[0].value, to = n->out[0];
-        bool elide = n->op == SN_OP_copy && to != SN_NONE && !n->in[0].slice_n && !sn_is_view(g, &n->in[0]) && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
+        bool elide = n->op == SN_OP_copy && !keeps_apart(g, from, to) && to != SN_NONE && !n->in[0].slice_n && !sn_is_view(g, &n->in[0]) && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
                      g->values[from].persistent == SN_NONE && g->values[from].dtype == g->values[to].dtype && !g->values[from].output;
         if (!elide) {
             g->order[kept++] = id;

@@ -6,26 +6,47 @@
 #include "base/str.h"
 #include "plan/forecast.h"
 
-static sn_status peak_of(const sn_planned *p, sn_tier tier, uint32_t *at, uint64_t *bytes) {
-    *at = 0;
-    *bytes = 0;
-    int64_t *change = sn_alloc_zero((size_t)p->program.count + 2, sizeof *change);
+/* Where a program holds most: the instruction, and the turn (0 where there are none). */
+typedef struct peak {
+    uint32_t at;
+    int turn;
+    uint64_t bytes;
+} peak;
+
+static sn_status peak_of(const sn_planned *p, sn_tier tier, peak *most) {
+    *most = (peak){0};
+    int64_t *change = sn_alloc(((size_t)p->program.count + 2) * sizeof *change);
     if (!change) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the bill");
-    for (size_t i = 0; i < p->n_lives; i++)
-        if (p->lives[i].tier == tier) {
-            change[p->lives[i].first] += (int64_t)p->lives[i].bytes;
-            change[p->lives[i].last + 1] -= (int64_t)p->lives[i].bytes;
-        }
-    int64_t live = 0;
-    for (uint32_t k = 0; k < p->program.count; k++) {
-        live += change[k];
-        if ((uint64_t)live > *bytes) {
-            *bytes = (uint64_t)live;
-            *at = k;
+    for (int turn = 0; turn == 0 || turn < p->program.turns; turn++) {
+        memset(change, 0, ((size_t)p->program.count + 2) * sizeof *change);
+        for (size_t i = 0; i < p->n_lives; i++)
+            if (p->lives[i].tier == tier && sn_in_turn(p->lives[i].turns, turn)) {
+                change[p->lives[i].first] += (int64_t)p->lives[i].bytes;
+                change[p->lives[i].last + 1] -= (int64_t)p->lives[i].bytes;
+            }
+        int64_t live = 0;
+        for (uint32_t k = 0; k < p->program.count; k++) {
+            live += change[k];
+            if ((uint64_t)live > most->bytes) *most = (peak){k, turn, (uint64_t)live};
         }
     }
     sn_free(change);
     return SN_OK;
+}
+
+/* The turn whose values hold most between programs; -1: there are none of any turn. */
+static int32_t largest_turn(const sn_plan *plan, const sn_job *job, sn_tier tier) {
+    uint64_t most = 0;
+    int32_t largest = -1;
+    for (int32_t turn = 0; turn < job->turns.count; turn++) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < plan->n_persistent; i++)
+            if (plan->persistent[i].turn == turn && plan->persistent[i].tier == tier) sum += plan->persistent[i].bytes;
+        if (sum <= most) continue;
+        most = sum;
+        largest = turn;
+    }
+    return largest;
 }
 
 static void note_largest(sn_bill *bill, const char *name, sn_class class_of, uint64_t bytes) {
@@ -42,17 +63,17 @@ static void note_largest(sn_bill *bill, const char *name, sn_class class_of, uin
 static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint64_t staging) {
     sn_bill *bill = &plan->bill;
     const sn_planned *peak_program = NULL;
-    uint32_t peak = 0;
-    uint64_t most = 0, arena = 0, bound = 0;
+    peak top = {0};
+    uint64_t arena = 0, bound = 0;
+    const int32_t turn = largest_turn(plan, job, tier);
     for (int k = 0; k < plan->n_programs; k++) {
-        uint64_t live, size = plan->programs[k].program.transient_bytes[tier];
-        uint32_t at;
-        SN_TRY(peak_of(&plan->programs[k], tier, &at, &live));
+        uint64_t size = plan->programs[k].program.transient_bytes[tier];
+        peak own;
+        SN_TRY(peak_of(&plan->programs[k], tier, &own));
         if (size > arena) arena = size;
-        if (live > bound) bound = live;
-        if (!peak_program || live > most) {
-            most = live;
-            peak = at;
+        if (own.bytes > bound) bound = own.bytes;
+        if (!peak_program || own.bytes > top.bytes) {
+            top = own;
             peak_program = &plan->programs[k];
         }
     }
@@ -63,16 +84,16 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
         peak_program = NULL;
     }
     for (size_t i = 0; i < plan->n_persistent; i++)
-        if (plan->persistent[i].tier == tier && !plan->persistent[i].within) {
+        if (plan->persistent[i].tier == tier && !plan->persistent[i].within && (plan->persistent[i].turn < 0 || plan->persistent[i].turn == turn)) {
             classes[job->persistent[i].class_of] += plan->persistent[i].bytes;
             if (tier == SN_TIER_DEVICE) note_largest(bill, job->persistent[i].name, job->persistent[i].class_of, plan->persistent[i].bytes);
         }
     for (size_t i = 0; peak_program && i < peak_program->n_lives; i++) {
         const sn_life *l = &peak_program->lives[i];
-        if (l->tier != tier || l->first > peak || l->last < peak) continue;
+        if (l->tier != tier || l->first > top.at || l->last < top.at || !sn_in_turn(l->turns, top.turn)) continue;
         classes[l->class_of] += l->bytes;
         const sn_graph *g = job->graphs[peak_program - plan->programs];
-        const char *name = l->value == SN_NONE ? peak_program->program.instrs[peak].name
+        const char *name = l->value == SN_NONE ? peak_program->program.instrs[top.at].name
                            : g->values[l->value].name ? g->values[l->value].name : g->nodes[g->values[l->value].producer].name;
         if (tier == SN_TIER_DEVICE) note_largest(bill, name, l->class_of, l->bytes);
     }
@@ -86,20 +107,32 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
     if (tier == SN_TIER_DEVICE) {
         bill->bound = plan->persistent_bytes[tier] + (staging > bound ? staging : bound);
         bill->peak_program = peak_program ? peak_program->program.name : "export";
-        bill->peak_op = peak_program && peak_program->program.count ? peak_program->program.instrs[peak].name : "export";
+        bill->peak_op = peak_program && peak_program->program.count ? peak_program->program.instrs[top.at].name : "export";
     }
     return SN_OK;
 }
 
 /* What each class holds between uses, wherever the plan puts it. */
 static sn_status fill_at_rest(sn_plan *plan, const sn_job *job) {
+    uint64_t *own = job->turns.count ? sn_alloc_zero((size_t)job->turns.count * SN_CLASS_COUNT, sizeof *own) : NULL;
+    if (job->turns.count && !own) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the bill");
     for (size_t i = 0; i < plan->n_persistent; i++) {
         const sn_persistent *e = &job->persistent[i];
         size_t bytes;
-        if (!sn_shape_bytes(&plan->persistent[i].shape, e->rest.form, &bytes))
+        if (!sn_shape_bytes(&plan->persistent[i].shape, e->rest.form, &bytes)) {
+            sn_free(own);
             return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
-        plan->bill.at_rest[e->class_of] += bytes;
+        }
+        if (plan->persistent[i].turn < 0) plan->bill.at_rest[e->class_of] += bytes;
+        else if (own) own[(size_t)plan->persistent[i].turn * SN_CLASS_COUNT + e->class_of] += bytes;
     }
+    for (int c = 0; own && c < SN_CLASS_COUNT; c++) { /* of turns, the largest counts */
+        uint64_t most = 0;
+        for (int turn = 0; turn < job->turns.count; turn++)
+            if (own[turn * SN_CLASS_COUNT + c] > most) most = own[turn * SN_CLASS_COUNT + c];
+        plan->bill.at_rest[c] += most;
+    }
+    sn_free(own);
     return SN_OK;
 }
 

@@ -48,16 +48,18 @@ sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, 
     sn_program_time t = {0};
     for (uint32_t k = 0; k < p->count; k++) {
         const sn_instr *i = &p->instrs[k];
+        double share = 1; /* of the turns: an average step */
+        if (p->turns) share = ((i->turns.last < p->turns ? i->turns.last : p->turns - 1) - i->turns.first + 1) / (double)p->turns;
         if (i->queue == SN_QUEUE_COMM) {
-            double bytes = ring_bytes(i, mesh->size[i->axis]);
+            double bytes = share * ring_bytes(i, mesh->size[i->axis]);
             t.sent += bytes;
-            t.communication += rates->ring > 0 ? bytes / rates->ring : i->bytes / rates->bytes_per_s;
+            t.communication += rates->ring > 0 ? bytes / rates->ring : share * i->bytes / rates->bytes_per_s;
             continue;
         }
         bool bf16 = rates->bf16_flops > 0 && i->n_in > 1 && i->in[0].dtype == SN_BF16 && i->in[1].dtype == SN_BF16;
         double arithmetic = i->flops / (bf16 ? rates->bf16_flops : rates->f32_flops);
         double traffic = i->bytes / (i->queue == SN_QUEUE_COPY && rates->host > 0 ? rates->host : rates->bytes_per_s);
-        t.compute += arithmetic > traffic ? arithmetic : traffic;
+        t.compute += share * (arithmetic > traffic ? arithmetic : traffic);
     }
     return t;
 }

@@ -42,7 +42,7 @@ static void place_one(sn_block *blocks, uint32_t index, uint32_t *placed, size_t
     uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
     for (size_t i = 0; i < *n_placed; i++) {
         const sn_block *p = &blocks[placed[i]];
-        if (p->last < b->first || p->first > b->last) continue;
+        if (p->last < b->first || p->first > b->last || p->turns.last < b->turns.first || p->turns.first > b->turns.last) continue;
         uint64_t from = aligned(at, b);
         if (p->offset > from && p->offset - from >= b->bytes && p->offset - from < best_gap) {
             best = from;
@@ -89,21 +89,30 @@ static void promote(sn_block *blocks, size_t n, item *items, uint64_t top) {
     }
 }
 
+/* The largest sum of what is held at once. It is found in a turn in which something begins to be held. */
 static sn_status live_maximum(const sn_block *blocks, size_t n, uint64_t *bound) {
     uint32_t end = 0;
+    bool begins[UINT16_MAX + 1] = {0};
     *bound = 0;
-    for (size_t i = 0; i < n; i++)
-        if (blocks[i].last > end) end = blocks[i].last;
-    int64_t *change = sn_alloc_zero((size_t)end + 2, sizeof *change);
-    if (!change) return sn_fail(SN_ERR_NO_MEMORY, "cannot place %zu blocks", n);
     for (size_t i = 0; i < n; i++) {
-        change[blocks[i].first] += (int64_t)blocks[i].bytes;
-        change[blocks[i].last + 1] -= (int64_t)blocks[i].bytes;
+        if (blocks[i].last > end) end = blocks[i].last;
+        begins[blocks[i].turns.first] |= blocks[i].turns.first <= blocks[i].turns.last;
     }
-    int64_t live = 0;
-    for (uint32_t t = 0; t <= end; t++) {
-        live += change[t];
-        if ((uint64_t)live > *bound) *bound = (uint64_t)live;
+    int64_t *change = sn_alloc(((size_t)end + 2) * sizeof *change);
+    if (!change) return sn_fail(SN_ERR_NO_MEMORY, "cannot place %zu blocks", n);
+    for (int turn = 0; turn <= UINT16_MAX; turn++) {
+        if (!begins[turn]) continue;
+        memset(change, 0, ((size_t)end + 2) * sizeof *change);
+        for (size_t i = 0; i < n; i++) {
+            if (!sn_in_turn(blocks[i].turns, turn)) continue;
+            change[blocks[i].first] += (int64_t)blocks[i].bytes;
+            change[blocks[i].last + 1] -= (int64_t)blocks[i].bytes;
+        }
+        int64_t live = 0;
+        for (uint32_t t = 0; t <= end; t++) {
+            live += change[t];
+            if ((uint64_t)live > *bound) *bound = (uint64_t)live;
+        }
     }
     sn_free(change);
     return SN_OK;

@@ -54,6 +54,7 @@ typedef struct planner {
     uint32_t *first, *last; /* by value: instructions that define it and use it last */
     uint32_t *root;         /* by value: the value whose bytes it shares */
     uint64_t *bytes, *offset;
+    sn_turn_span *node_turns, *turns, *held; /* by node; by value: in which it is touched, in which its bytes are held */
     bool *staged;           /* by value: the disk arena writes or reads its bytes */
     sn_shape *shape;        /* local */
 } planner;
@@ -237,6 +238,12 @@ static void mark_staged(planner *p) {
     }
 }
 
+static sn_turn_span hull(sn_turn_span a, sn_turn_span b) {
+    if (a.first > a.last) return b;
+    if (b.first > b.last) return a;
+    return (sn_turn_span){a.first < b.first ? a.first : b.first, a.last > b.last ? a.last : b.last};
+}
+
 /* An output takes the bytes of an input that dies here, when the op permits it and the sizes agree. */
 static void join_aliases(planner *p) {
     const sn_graph *g = p->g;
@@ -259,6 +266,7 @@ static void join_aliases(planner *p) {
                 taken |= 1u << i;
                 p->root[out] = r;
                 p->last[r] = p->last[out];
+                p->held[r] = hull(p->held[r], p->held[out]);
                 break;
             }
         }
@@ -280,7 +288,7 @@ static sn_arg arg_of(const planner *p, const sn_use *u, bool writes) {
     uint64_t begin;
     sn_shape shape = use_of(p, u, &begin);
     return (sn_arg){.arena = (uint8_t)tier_of(&p->g->values[r]), .offset = p->offset[r] + begin, .writes = writes, .class_of = (uint8_t)x->class_of,
-                    .dtype = x->dtype, .shape = shape, .value = v, .slotted = x->input};
+                    .dtype = x->dtype, .shape = shape, .value = v, .slotted = x->input, .turns = p->turns[v]};
 }
 
 static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *c, const sn_kernel **kernel) {
@@ -370,6 +378,7 @@ static sn_status make_instructions(planner *p) {
         if (op->flat_first) in->attrs.i[op->flat_first - 1] += first_of(p, n);
         set_begins(p, n, &in->attrs);
         in->node = g->order[k];
+        in->turns = p->node_turns[g->order[k]];
         in->name = n->name;
         in->made_by = n->made_by;
         in->queue = (uint8_t)queue_of(n);
@@ -400,14 +409,14 @@ static sn_status place_transients(planner *p) {
         size_t n = 0, base = n_lives;
         for (size_t v = 0; v < g->n_values; v++) {
             if (p->root[v] != v || !is_transient(p, &g->values[v]) || p->first[v] == SN_NONE || tier_of(&g->values[v]) != (sn_tier)tier || !p->bytes[v]) continue;
-            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v], .align = p->staged[v] ? SN_DISK_ALIGN : 0};
-            lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier};
+            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v], .align = p->staged[v] ? SN_DISK_ALIGN : 0, .turns = p->held[v]};
+            lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier, p->held[v]};
             n_lives++;
         }
         for (uint32_t k = 0; tier == SN_TIER_DEVICE && k < prog->count; k++) {
             if (!prog->instrs[k].scratch_bytes) continue;
-            blocks[n++] = (sn_block){.first = k, .last = k, .bytes = prog->instrs[k].scratch_bytes};
-            lives[n_lives++] = (sn_life){k, k, SN_NONE, 0, prog->instrs[k].scratch_bytes, SN_CLASS_WORKSPACE, SN_TIER_DEVICE};
+            blocks[n++] = (sn_block){.first = k, .last = k, .bytes = prog->instrs[k].scratch_bytes, .turns = prog->instrs[k].turns};
+            lives[n_lives++] = (sn_life){k, k, SN_NONE, 0, prog->instrs[k].scratch_bytes, SN_CLASS_WORKSPACE, SN_TIER_DEVICE, prog->instrs[k].turns};
         }
         uint64_t arena = 0;
         if (p->request->reuse) s = sn_place(blocks, n, &arena);
@@ -455,17 +464,24 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     uint64_t *longs = sn_alloc_zero(2 * n, sizeof *longs);
     p.shape = sn_alloc(n * sizeof *p.shape);
     p.staged = sn_alloc_zero(n, sizeof *p.staged);
-    sn_status s = words && longs && p.shape && p.staged ? SN_OK : no_memory();
+    sn_turn_span *spans = sn_alloc_zero(2 * n + g->n_nodes, sizeof *spans);
+    sn_status s = words && longs && p.shape && p.staged && spans ? SN_OK : no_memory();
     if (s == SN_OK) {
         p.first = words;
         p.last = words + n;
         p.root = words + 2 * n;
         p.bytes = longs;
         p.offset = longs + n;
+        p.turns = spans;
+        p.held = spans + n;
+        p.node_turns = spans + 2 * n;
         p.out->program.name = g->name;
+        p.out->program.turns = job->turns.count;
         p.out->role = g->role;
         s = measure_values(&p);
     }
+    if (s == SN_OK) s = sn_plan_turns(g, p.node_turns, p.turns);
+    if (s == SN_OK) memcpy(p.held, p.turns, n * sizeof *p.held);
     for (size_t v = 0; s == SN_OK && v < g->n_values; v++) {
         const sn_value *x = &g->values[v];
         if (x->persistent != SN_NONE && !is_transient(&p, x)) p.offset[v] = plan->persistent[x->persistent].offset;
@@ -490,6 +506,7 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     sn_free(longs);
     sn_free(p.shape);
     sn_free(p.staged);
+    sn_free(spans);
     return s;
 }
 
@@ -539,25 +556,47 @@ static bool lives_within(const sn_job *job, sn_pid p) {
     return programs == 1 && written;
 }
 
+/* Places the values of one turn (-1: those that are always there) from at[] on, and moves at[] behind them. */
+static sn_status place_turn(sn_plan *plan, const sn_job *job, int32_t turn, uint64_t at[SN_TIER_COUNT]) {
+    for (size_t i = 0; i < job->n_persistent; i++) {
+        const sn_persistent *e = &job->persistent[i];
+        sn_placed *x = &plan->persistent[i];
+        size_t bytes;
+        if (x->within || x->turn != turn) continue;
+        if (!sn_shape_bytes(&x->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
+        x->bytes = bytes;
+        x->offset = at[x->tier];
+        at[x->tier] += sn_round_up(bytes, x->tier == SN_TIER_DISK ? SN_DISK_ALIGN : SN_ALIGN);
+    }
+    return SN_OK;
+}
+
 static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
     plan->n_persistent = job->n_persistent;
     plan->persistent = sn_alloc_zero(job->n_persistent, sizeof *plan->persistent);
     if (!plan->persistent) return no_memory();
     for (size_t i = 0; i < job->n_persistent; i++) {
         const sn_persistent *e = &job->persistent[i];
-        sn_placed *at = &plan->persistent[i];
-        size_t bytes;
-        at->block = sn_local_block(&e->shape, &e->rest.split, &job->mesh, plan->rank, at->begin);
-        at->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh, plan->rank, &at->first);
-        at->tier = e->rest.tier;
-        sn_shape_elements(&at->shape, &at->count);
-        at->within = lives_within(job, (sn_pid)i);
-        if (at->within) continue;
-        if (!sn_shape_bytes(&at->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
-        at->bytes = bytes;
-        at->offset = plan->persistent_bytes[at->tier];
-        plan->persistent_bytes[at->tier] += sn_round_up(bytes, at->tier == SN_TIER_DISK ? SN_DISK_ALIGN : SN_ALIGN);
+        sn_placed *x = &plan->persistent[i];
+        x->block = sn_local_block(&e->shape, &e->rest.split, &job->mesh, plan->rank, x->begin);
+        x->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh, plan->rank, &x->first);
+        x->tier = e->rest.tier;
+        x->turn = sn_job_turn(job, (sn_pid)i);
+        sn_shape_elements(&x->shape, &x->count);
+        x->within = lives_within(job, (sn_pid)i);
     }
+    uint64_t at[SN_TIER_COUNT], ends[SN_TIER_COUNT];
+    memcpy(at, plan->persistent_bytes, sizeof at);
+    SN_TRY(place_turn(plan, job, -1, at));
+    memcpy(ends, at, sizeof ends);
+    for (int turn = 0; turn < job->turns.count; turn++) { /* one lot at a time lies behind what is always there */
+        uint64_t end[SN_TIER_COUNT];
+        memcpy(end, at, sizeof end);
+        SN_TRY(place_turn(plan, job, turn, end));
+        for (int t = 0; t < SN_TIER_COUNT; t++)
+            if (end[t] > ends[t]) ends[t] = end[t];
+    }
+    memcpy(plan->persistent_bytes, ends, sizeof ends);
     for (int t = 0; plan->persistent_bytes[SN_TIER_DISK] && t < SN_TIER_DISK; t++) /* staged tiles are aligned in the part behind */
         plan->persistent_bytes[t] = sn_round_up(plan->persistent_bytes[t], SN_DISK_ALIGN);
     return SN_OK;

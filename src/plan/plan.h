@@ -43,6 +43,7 @@ typedef struct sn_placed {
     int64_t begin[SN_MAX_DIMS];
     int64_t first, count; /* its elements; first: index in the block, 0 unless it is a flat shard of that */
     bool within;    /* lives inside one program: bytes and offset are 0 */
+    int32_t turn;   /* in which alone it exists: its bytes are shared with values of other turns; -1: it is always there */
 } sn_placed;
 
 typedef struct sn_io_slot {
@@ -69,6 +70,7 @@ typedef struct sn_life {
     uint64_t offset, bytes;
     sn_class class_of;
     sn_tier tier;
+    sn_turn_span turns;
 } sn_life;
 
 typedef struct sn_plan {
@@ -129,6 +131,7 @@ void sn_plan_html(const sn_plan *plan, const sn_job *job, struct sn_str *out);
 /* Internal to plan/: sets waits and signals of a program from the bytes its instructions touch; fills the bill. */
 void sn_plan_queues(sn_program *p);
 sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request);
+sn_status sn_plan_turns(const sn_graph *g, sn_turn_span *nodes, sn_turn_span *values); /* by sn_nid and sn_vid; in plan/turns.c */
 bool sn_args_conflict(const sn_instr *a, const sn_instr *b);
 
 #endif

@@ -23,6 +23,7 @@ void sn_program_print(const sn_program *p, sn_str *out) {
         if (in->scratch_bytes) sn_str_printf(out, "  scratch d+0x%llx %llu", (unsigned long long)in->scratch_offset, (unsigned long long)in->scratch_bytes);
         for (int q = 0; q < SN_QUEUE_COUNT; q++)
             if (in->wait[q]) sn_str_printf(out, "  waits %s:%u", sn_queue_name((sn_queue)q), in->wait[q]);
+        if (in->turns.last < UINT16_MAX) sn_str_printf(out, "  turns %u-%u", in->turns.first, in->turns.last);
         sn_str_printf(out, "  # %s (%s)\n", in->name, in->made_by);
     }
 }

@@ -37,6 +37,12 @@ const char *sn_queue_name(sn_queue q);
 
 enum { SN_NO_ARENA = 0xff };
 
+/* Turns of a job that trains in turns (graph/graph.h), inclusive; of other jobs 0 is the only one. */
+typedef struct sn_turn_span {
+    uint16_t first, last;
+} sn_turn_span;
+static inline bool sn_in_turn(sn_turn_span s, int turn) { return s.first <= turn && turn <= s.last; }
+
 typedef struct sn_arg {
     uint64_t offset;
     uint8_t arena;  /* sn_tier of the arena; SN_NO_ARENA: an absent optional input */
@@ -46,6 +52,7 @@ typedef struct sn_arg {
     sn_dtype dtype;
     sn_shape shape;
     uint32_t value; /* id in the graph, for explain and the tests */
+    sn_turn_span turns; /* in which the value is touched: an output outside them is left out of the call */
 } sn_arg;
 
 enum { SN_MAX_WAITS = SN_QUEUE_COUNT };
@@ -62,6 +69,7 @@ typedef struct sn_instr {
      * Every instruction signals its own queue: the k-th of a queue (from 1) raises that queue's event to k. */
     uint32_t wait[SN_MAX_WAITS];
     uint32_t signal;
+    sn_turn_span turns;      /* in which it runs */
     uint32_t node;           /* id in the graph */
     const char *name;        /* of the node: "layers.0.q_proj" */
     const char *made_by;     /* the pass, or "model" */
@@ -75,6 +83,7 @@ typedef struct sn_program {
     sn_arg *args; /* of all instructions, in their order */
     uint32_t n_args;
     uint64_t transient_bytes[SN_TIER_COUNT]; /* beyond the persistent part, by arena */
+    int turns; /* how many there are; 0: everything runs */
 } sn_program;
 
 #endif

@@ -35,7 +35,7 @@ struct sn_run {
     /* The program at work. event[q] counts the instructions of queue q that have ended; idle counts the threads that have
      * ended their part. */
     const sn_program *program;
-    int program_index, slot;
+    int program_index, slot, turn;
     atomic_uint idle;
     atomic_uint event[SN_QUEUE_COUNT];
     atomic_bool stop;
@@ -86,7 +86,7 @@ static void execute(sn_run *run, const sn_instr *in, int slot) {
         c.in[i] = tensor_of(run, &in->in[i], slot);
         if (in->in[i].arena == SN_TIER_DISK) c.disk_offset = in->in[i].offset;
     }
-    for (int i = 0; i < in->n_out; i++) c.out[i] = tensor_of(run, &in->out[i], slot);
+    for (int i = 0; i < in->n_out; i++) c.out[i] = sn_in_turn(in->out[i].turns, run->turn) ? tensor_of(run, &in->out[i], slot) : (sn_tensor){0};
     c.scratch = in->scratch_bytes ? run->base[SN_TIER_DEVICE] + in->scratch_offset : NULL;
     c.team = in->queue == SN_QUEUE_COMPUTE ? run->team : NULL;
     c.comm = in->queue == SN_QUEUE_COMM ? run->comms[in->axis] : NULL;
@@ -112,7 +112,7 @@ static void walk(sn_run *run, int q) {
         for (int r = 0; r < SN_QUEUE_COUNT; r++)
             if (in->wait[r]) wait_until(&run->event[r], in->wait[r]);
         double start = run->profile ? now() : 0;
-        if (q == SN_QUEUE_COMM || atomic_load(&run->failed) == SN_OK) execute(run, in, run->slot);
+        if (sn_in_turn(in->turns, run->turn) && (q == SN_QUEUE_COMM || atomic_load(&run->failed) == SN_OK)) execute(run, in, run->slot);
         if (run->profile) run->seconds[run->program_index][k] = now() - start;
         atomic_store_explicit(&run->event[q], in->signal, memory_order_release);
         if (has_others(run, run->program_index)) wake(&run->event[q]);
@@ -230,6 +230,8 @@ sn_status sn_run_program(sn_run *run, int index, int slot) {
     sn_status s = (sn_status)atomic_load(&run->failed);
     return s == SN_OK ? SN_OK : sn_fail(s, "program %s: %s", run->program->name, run->failure);
 }
+
+void sn_run_take_turn(sn_run *run, int turn) { run->turn = turn; }
 
 void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const sn_io_slot **info) {
     const sn_planned *p = &run->plan->programs[index];

@@ -34,6 +34,9 @@ void sn_run_close(sn_run *run);
  * collectives, so that no rank hangs; what it should have written is unspecified. */
 sn_status sn_run_program(sn_run *run, int index, int slot);
 
+/* Of a job that trains in turns: programs run for this turn from now on. Turn 0 is the first, and the only one of other jobs. */
+void sn_run_take_turn(sn_run *run, int turn);
+
 /* Runs one instruction on the calling thread, for the tests. */
 void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot);
 

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "engine/export.h"
 #include "engine/load.h"
+#include "engine/turns.h"
 
 sn_model_config tiny_llama(void) {
     sn_model_config c = {.vocab_size = TINY_VOCAB,
@@ -89,7 +90,7 @@ void tiny_open(tiny *t, const sn_model_config *config, const char *options, cons
         }
         if (e->class_of == SN_CLASS_WEIGHTS && e->source.init == SN_INIT_NORMAL && e->source.scale < 0.05f) e->source.scale = 0.2f;
         if (e->class_of == SN_CLASS_WEIGHTS) initialise(t, e, (sn_pid)p, (sn_pid)p);
-        if (e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE && strstr(e->name, ".master")) {
+        if (e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE && sn_job_turn(t->job, (sn_pid)p) < 0 && strstr(e->name, ".master")) {
             sn_persistent master = *e;
             master.source = t->job->persistent[e->parent].source;
             initialise(t, &master, (sn_pid)p, e->parent);
@@ -104,7 +105,8 @@ void tiny_close(tiny *t) {
     sn_options_close(t->recipe);
 }
 
-static void fill_hyper(tiny *t, int index, int step) {
+static void fill_hyper(tiny *t, int index, int number) {
+    const int step = (int)sn_turn_step(&t->job->turns, number);
     float *hyper = sn_run_io(t->run, index, "hyper", 0, NULL);
     if (hyper)
         memcpy(hyper, (float[]){1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1), 0, 0, 0},
@@ -139,6 +141,7 @@ double tiny_step(tiny *t, int step, float *norm) {
     int64_t steps = sn_options_int(t->recipe, "gradient_accumulation_steps");
     sn_pid loss = sn_job_find(t->job, "loss");
     memset(sn_run_persistent(t->run, loss), 0, 16);
+    assert_ok(sn_take_turn(t->run, t->job, step));
     int first = sn_job_role_index(t->job, SN_ROLE_TRAIN), update = sn_job_role_index(t->job, SN_ROLE_UPDATE);
     for (int64_t m = 0; m < steps; m++) {
         int program = m ? sn_job_role_index(t->job, SN_ROLE_TRAIN_NEXT) : first;

@@ -132,6 +132,7 @@ const sn_op sn_op_cross_entropy_part_grad = {
     .min_in = 4,
     .max_in = 4,
     .n_out = 2,
+    .leaves_out = 3,
     .int_attrs = {"want_dh", "want_dw", "dw_dtype", "chunk", "vocab", "first"},
     .begins = {{.attr = 1 + SN_CROSS_ENTROPY_PART_FIRST, .operand = W, .dim = 0}},
     .shape = grad_shape,

@@ -86,6 +86,7 @@ const sn_op sn_op_linear_cross_entropy = {
     .min_in = 4,
     .max_in = 4,
     .n_out = 3,
+    .leaves_out = 1u << DH | 1u << DW,
     .is_loss = true,
     .int_attrs = {"want_dh", "want_dw", "dw_dtype", "chunk"},
     .shape = shape,
