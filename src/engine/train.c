@@ -212,16 +212,23 @@ static sn_status export_saved(sn_training *t) {
 
 static sn_status finish(sn_training *t) {
     sn_train_summary *s = t->summary;
-    uint64_t peaks[SN_RANKS_MOST] = {0}, own = sn_peak_rss_bytes(), others = 0;
-    sn_world_gather(&t->world, &own, sizeof own, peaks);
-    for (int r = 1; r < t->world.size; r++) others += peaks[r];
+    struct memory {
+        uint64_t peak, planned;
+    } all[SN_RANKS_MOST] = {{0}}, own = {sn_peak_rss_bytes(), s->planned_bytes}, others = {0};
+    sn_world_gather(&t->world, &own, sizeof own, all);
+    for (int r = 1; r < t->world.size; r++) {
+        others.peak += all[r].peak;
+        others.planned += all[r].planned;
+    }
     if (t->world.rank) return SN_OK;
     SN_TRY(t->world.comm ? export_saved(t) : export_result(t));
     s->tokens = t->counters.tokens;
     s->tokens_per_s = t->clock > 0 ? (double)t->clock_tokens / t->clock : 0;
     s->peak_bytes = sn_peak_rss_bytes();
     sn_metric items[] = {sn_metric_integer("planned_bytes", (int64_t)s->planned_bytes), sn_metric_integer("peak_bytes", (int64_t)s->peak_bytes),
-                         sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others)),
+                         sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others.peak)),
+                         sn_metric_integer("planned_bytes_of_all_ranks", (int64_t)(s->planned_bytes + others.planned)),
+                         sn_metric_integer("sent_bytes", (int64_t)sn_run_sent(t->runs[0])),
                          sn_metric_number("tokens_per_s", s->tokens_per_s), sn_metric_number("first_loss", s->first_loss),
                          sn_metric_number("last_loss", s->last_loss), sn_metric_number("eval_loss", s->eval_loss),
                          sn_metric_integer("steps", s->steps), sn_metric_integer("skipped", s->skipped), sn_metric_integer("tokens", s->tokens),

@@ -40,7 +40,7 @@ typedef struct overlapper {
 
 static bool is_block(const sn_node *n) { return n->layer >= 0 && n->phase != SN_PHASE_UPDATE; }
 
-static bool is_collective(const sn_node *n) { return n->op == SN_OP_reduce_scatter || n->op == SN_OP_all_gather; }
+static bool is_collective(const sn_node *n) { return sn_ops[n->op]->comm_axis != 0; }
 
 static sn_pid rests_as(const sn_graph *g, sn_vid v) {
     return g->values[v].persistent != SN_NONE && g->values[v].producer == SN_NONE ? g->values[v].persistent : SN_NONE;
@@ -60,6 +60,7 @@ static bool gathers(const sn_graph *g, const sn_node *n) { return gathered(g, n)
 
 /* Sums a gradient over data-parallel ranks, or gathers that sum. */
 static bool sums(const overlapper *o, const sn_node *n) {
+    if (n->op == SN_OP_all_reduce) return true;
     if (n->phase != SN_PHASE_BACKWARD || !is_block(n) || n->n_in != 1 || o->g->values[n->in[0].value].persistent != SN_NONE) return false;
     if (n->op == SN_OP_reduce_scatter) return n->attrs.i[SN_REDUCE_SCATTER_AXIS] == SN_MESH_DP;
     return n->op == SN_OP_all_gather && n->attrs.i[SN_ALL_GATHER_AXIS] == SN_MESH_DP && o->summed[n->in[0].value];

@@ -31,17 +31,22 @@ sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes) {
     return r;
 }
 
-/* Bytes that a rank sends for a collective: the whole value less its own shard, or, where it gets as much as it gives, all of it. */
-static double ring_bytes(const sn_instr *in, int ranks) {
-    double most = 0;
-    bool even = in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape);
-    for (int i = 0; i < in->n_in + in->n_out; i++) {
-        const sn_arg *a = i < in->n_in ? &in->in[i] : &in->out[i - in->n_in];
-        size_t bytes;
-        if (a->arena == SN_NO_ARENA || !sn_shape_bytes(&a->shape, a->dtype, &bytes)) continue;
-        if ((double)bytes > most) most = (double)bytes;
+static double bytes_of(const sn_arg *a) {
+    size_t bytes;
+    return a->arena != SN_NO_ARENA && sn_shape_bytes(&a->shape, a->dtype, &bytes) ? (double)bytes : 0;
+}
+
+/* Bytes that this rank sends for a collective: its shard to all others, all but its own shard of a summand, or all that it gives. */
+static double bytes_sent(const sn_instr *in, int ranks) {
+    const double given = bytes_of(&in->in[0]);
+    if (ranks <= 1) return 0;
+    if (!strcmp(in->op, "all_reduce")) { /* shares of f32 to and from all */
+        int64_t n = 0, part;
+        for (int k = 0; k < in->n_in; k += 2) n += sn_shape_elements(&in->in[k].shape, &part) ? part : 0;
+        return 2.0 * sizeof(float) * (double)((n + ranks - 1) / ranks) * (ranks - 1);
     }
-    return ranks > 1 ? even ? most : most * (ranks - 1) / ranks : 0;
+    if (!strcmp(in->op, "all_gather")) return given * (ranks - 1);
+    return !strcmp(in->op, "reduce_scatter") ? given - bytes_of(&in->out[0]) : given;
 }
 
 sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh) {
@@ -51,7 +56,7 @@ sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, 
         double share = 1; /* of the turns: an average step */
         if (p->turns) share = ((i->turns.last < p->turns ? i->turns.last : p->turns - 1) - i->turns.first + 1) / (double)p->turns;
         if (i->queue == SN_QUEUE_COMM) {
-            double bytes = share * ring_bytes(i, mesh->size[i->axis]);
+            double bytes = share * bytes_sent(i, mesh->size[i->axis]);
             t.sent += bytes;
             t.communication += rates->ring > 0 ? bytes / rates->ring : share * i->bytes / rates->bytes_per_s;
             continue;
