@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/system.h"
+#include "engine/budget.h"
 #include "engine/fit.h"
 #include "engine/train.h"
 #include "support/tiny.h"
@@ -46,11 +47,11 @@ static void refused_with_the_bytes_missing(void **state) {
     (void)resident;
     char missing[32];
     assert_ok(sn_model_open("smollm2-135m", &m));
-    assert_int_equal(sn_fit_training(&m, o, NULL, &s, &chosen), SN_ERR_BUDGET);
+    assert_int_equal(sn_fit_training(&m, o, NULL, &s, &chosen, NULL), SN_ERR_BUDGET);
     assert_null(chosen);
     snprintf(missing, sizeof missing, "%llu bytes", (unsigned long long)(need - (UINT64_C(1) << 30)));
     assert_non_null(strstr(sn_error_text(), missing));
-    assert_non_null(strstr(sn_error_text(), "the cheapest change that fits is --lora"));
+    assert_non_null(strstr(sn_error_text(), "the cheapest change that fits is --lora --precision bf16 --recompute none"));
 #ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory */
     assert_true(sn_peak_rss_bytes() < resident + (64 << 20)); /* nothing large was touched */
 #endif
@@ -90,7 +91,7 @@ static void fit_takes_exact_changes_first(void **state) {
         sn_session s;
         sn_options *o = recipe_of(cases[i].options), *chosen;
         assert_ok(sn_model_open("smollm2-135m", &m));
-        assert_ok(sn_fit_training(&m, o, NULL, &s, &chosen));
+        assert_ok(sn_fit_training(&m, o, NULL, &s, &chosen, NULL));
         uint64_t total = s.plan->bill.total; /* of what was chosen */
         sn_session_close(&s);
         assert_true(total <= sn_budget_bytes(o, 1));
@@ -117,7 +118,7 @@ static void what_is_there_is_no_change(void **state) { /* nor is a choice that t
         sn_session s;
         sn_options *o = recipe_of(options[i]), *chosen;
         assert_ok(sn_model_open("smollm2-135m", &m));
-        assert_int_equal(sn_fit_training(&m, o, NULL, &s, &chosen), SN_ERR_BUDGET);
+        assert_int_equal(sn_fit_training(&m, o, NULL, &s, &chosen, NULL), SN_ERR_BUDGET);
         assert_non_null(strstr(sn_error_text(), "no change that snug knows fits; the smallest is --"));
         assert_null(strstr(sn_error_text(), "--recompute all"));
         assert_null(strstr(sn_error_text(), "lora"));

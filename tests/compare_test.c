@@ -2,19 +2,16 @@
 #include <string.h>
 
 #include "engine/compare.h"
-#include "engine/fit.h"
+#include "engine/search.h"
 #include "engine/train.h"
 #include "support/tiny.h"
-
-static void set(sn_options *o, const char *key, const char *value) {
-    assert_ok(sn_options_set(o, key, value, SN_FROM_COMMAND_LINE, "test"));
-}
 
 static const sn_choice *choice_of(const sn_compared *row, const sn_pass **pass) {
     for (size_t i = 0; i < sn_n_passes; i++)
         for (size_t k = 0; k < sn_passes[i]->n_choices; k++) {
-            char text[64] = "";
-            sn_note_option(text, sizeof text, sn_passes[i]->choices[k].key, sn_passes[i]->choices[k].value);
+            char text[160] = "";
+            const char *key, *value;
+            for (size_t j = 0; sn_choice_setting(&sn_passes[i]->choices[k], j, &key, &value); j++) sn_note_option(text, sizeof text, key, value);
             *pass = sn_passes[i];
             if (!strcmp(text, row->change)) return &sn_passes[i]->choices[k];
         }
@@ -32,8 +29,8 @@ static void check_row(sn_model *m, const char *options, const sn_compared *row) 
         const sn_choice *choice = choice_of(row, &pass);
         assert_string_equal(pass->name, row->pass);
         assert_int_equal(choice->kind, row->kind);
-        assert_false(sn_options_is(o, choice->key, choice->value));
-        set(o, choice->key, choice->value);
+        assert_false(sn_choice_made(choice, o));
+        assert_ok(sn_choose(o, choice, NULL, 0));
     }
     sn_status status = sn_train_plan(m, o, NULL, NULL, &s);
     if (*row->reason) {
@@ -44,17 +41,20 @@ static void check_row(sn_model *m, const char *options, const sn_compared *row) 
         assert_true(row->total == s.plan->bill.total && row->rank == s.plan->rank &&
                     !memcmp(row->by_tier, s.plan->bill.by_tier, sizeof row->by_tier));
         sn_train_rates(&s, o, &rates);
-        sn_train_forecast(&s, o, &rates, &f);
-        assert_true(row->seconds == f.compute_seconds + f.communication_seconds && row->seconds > 0);
+        assert_ok(sn_train_forecast(&s, o, &rates, &f));
+        assert_true(row->seconds == f.step_seconds && row->seconds > 0);
         sn_session_close(&s);
     }
     sn_options_close(o);
 }
 
-static size_t offered(const sn_options *recipe) {
+static size_t offered(const sn_options *recipe, int ranks) {
     size_t n = 0;
+    sn_cluster c = {.addresses = 3};
+    for (int a = 0; a < SN_MESH_AXES; a++) c.mesh.size[a] = 1;
+    c.mesh.size[SN_MESH_DP] = ranks;
     for (size_t i = 0; i < sn_n_passes; i++)
-        for (size_t k = 0; k < sn_passes[i]->n_choices; k++) n += !sn_passes[i]->offers || sn_passes[i]->offers(recipe, &sn_passes[i]->choices[k]);
+        for (size_t k = 0; k < sn_passes[i]->n_choices; k++) n += !sn_passes[i]->offers || sn_passes[i]->offers(recipe, &c, &sn_passes[i]->choices[k]);
     return n;
 }
 
@@ -62,10 +62,13 @@ static void rows_are_plans(void **state) {
     (void)state;
     static const struct {
         const char *options;
+        int ranks;
+        size_t offload; /* rows of a pass whose choices go to disk where a folder is named */
         size_t fewer; /* choices made already, or of passes whose matter is decided */
-    } cases[] = {{"threads=1", 1},
-                 {"threads=1 ranks=3 zero_stage=2 precision=bf16 recompute=all device_shape=a100-80g nodes=3", 3},
-                 {"threads=1 lora=on recompute=every:2 memory=1GiB", 3}};
+    } cases[] = {{"threads=1", 1, 0, 1},
+                 {"threads=1 ranks=3 zero_stage=2 precision=bf16 recompute=all device_shape=a100-80g nodes=3", 3, 0, 3},
+                 {"threads=1 lora=on recompute=every:2 memory=1GiB", 1, 0, 3},
+                 {"threads=1 offload_dir=/tmp memory=1GiB", 1, 7, 1}};
     sn_model m;
     assert_ok(sn_model_open("tests/golden/cli/tiny/config.json", &m));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -73,11 +76,14 @@ static void rows_are_plans(void **state) {
         sn_comparison c;
         assert_ok(sn_compare_training(&m, o, &c));
         assert_null(c.rows[0].pass);
-        assert_int_equal(c.n, 1 + offered(o) - cases[i].fewer);
+        assert_int_equal(c.n, 1 + offered(o, cases[i].ranks) - cases[i].fewer);
         for (size_t k = 0; k < c.n; k++) check_row(&m, cases[i].options, &c.rows[k]);
-        if (i == 0) assert_true(c.budget == UINT64_MAX);
-        if (i == 1) assert_true(c.budget == 81920ull << 20 && c.measured);
-        if (i == 2) assert_true(c.budget == 1ull << 30);
+        size_t to_disk = 0;
+        for (size_t k = 0; k < c.n; k++) to_disk += strstr(c.rows[k].change, "offload") && !*c.rows[k].reason && c.rows[k].by_tier[SN_TIER_DISK] > c.rows[0].by_tier[SN_TIER_DISK];
+        assert_int_equal(to_disk, cases[i].offload);
+        if (i == 0) assert_true(!c.stated && c.limits.most[SN_HOLD_DEVICE] == UINT64_MAX);
+        if (i == 1) assert_true(c.limits.most[SN_HOLD_DEVICE] == 81920ull << 20 && c.measured);
+        if (i == 2) assert_true(c.stated && c.limits.most[SN_HOLD_DEVICE] == 1ull << 30);
         sn_str text = {0}, json = {0};
         sn_comparison_print(&c, &text);
         sn_comparison_json(&c, &json);
@@ -105,7 +111,8 @@ static void refusals(void **state) {
     assert_null(c.rows);
     sn_options_close(o);
     sn_compared rows[2] = {{.total = 10}, {.pass = "p", .change = "--x \"y\"", .kind = SN_CHOICE_LOSSY, .reason = "no \"such\" kernel"}};
-    sn_comparison made = {.rows = rows, .n = 2, .budget = 9};
+    rows[0].over = true;
+    sn_comparison made = {.rows = rows, .n = 2, .stated = true, .limits = {.most = {9, UINT64_MAX, UINT64_MAX}, .stated = {true}}};
     sn_str text = {0};
     sn_comparison_print(&made, &text);
     assert_non_null(strstr(text.data, "refused: no \"such\" kernel"));
@@ -145,12 +152,14 @@ static void the_roofline(void **state) {
     sn_program p = {.instrs = instrs, .count = 5};
     sn_rates rates = {.f32_flops = 1e3, .bf16_flops = 2e3, .bytes_per_s = 1e3, .ring = 1e3, .host = 100};
     const sn_mesh four = {{4, 1, 1, 1, 1}}, one = {{1, 1, 1, 1, 1}};
-    sn_program_time t = sn_program_estimate(&p, &rates, &four);
-    assert_true(t.compute == 2 + 4 + 3 + 0.5 && t.sent == 3000 && t.communication == 3);
+    sn_program_time t;
+    assert_ok(sn_program_estimate(&p, &rates, &four, NULL, &t));
+    assert_true(t.compute == 2 + 4 + 3 && t.io == 0.5 && t.sent == 3000 && t.communication == 3 && t.span == 9);
     rates.bf16_flops = rates.ring = rates.host = 0; /* no such unit; links are memory */
-    t = sn_program_estimate(&p, &rates, &four);
-    assert_true(t.compute == 4 + 4 + 3 + 0.05 && t.sent == 3000 && t.communication == 8);
-    assert_true(sn_program_estimate(&p, &rates, &one).sent == 0);
+    assert_ok(sn_program_estimate(&p, &rates, &four, NULL, &t));
+    assert_true(t.compute == 4 + 4 + 3 && t.io == 0.05 && t.sent == 3000 && t.communication == 8);
+    assert_ok(sn_program_estimate(&p, &rates, &one, NULL, &t));
+    assert_true(t.sent == 0);
 }
 
 int main(void) {

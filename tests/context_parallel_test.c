@@ -158,6 +158,50 @@ static void with_what_else_there_is(void **state) {
     same(TINY_LLAMA, "full=on device=cpu-split", "", TWO, 1e-5);
 }
 
+static void on_quantised_weights(void **state) {
+    (void)state;
+    sn_model_config config = tiny_llama();
+    const char *gguf = training_path("tiny.gguf");
+    config.intermediate_size = 64;
+    tiny_write(&config, training_path("tiny"), gguf, SN_Q4_0);
+    same(gguf, "qlora=on lora_rank=4", "", TWO, 1e-5);
+}
+
+static void with_updates_inside_backward(void **state) {
+    (void)state;
+    same(TINY_LLAMA, "full=on gradient_release=on max_grad_norm=0", "", TWO, 1e-5);
+    same(TINY_LLAMA, "full=on gradient_release=on max_grad_norm=0", "per_device_train_batch_size=2",
+         "thread_ranks=4 context_parallel_size=2 zero_stage=3", 1e-5);
+}
+
+/* Which token stands where: each rank's own, ascending, all of them once; the pairs of a causal mask even. */
+static void tokens_are_dealt_evenly(void **state) {
+    (void)state;
+    enum { TOKENS = 96 };
+    for (int dp = 1; dp <= 2; dp++)
+        for (int cp = 2; cp <= 4; cp++) {
+            const sn_mesh mesh = {.size = {dp, 1, cp, 1, 1}};
+            const int rows = TOKENS / dp, n = rows / cp, run = rows / (2 * cp);
+            sn_split split = {0};
+            bool seen[TOKENS] = {false};
+            split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .unit = 1};
+            split.axis[SN_MESH_CP] = (sn_split_axis){.kind = SN_SHARD, .at = SN_DEAL_FOLDED, .unit = run};
+            for (int rank = 0; rank < dp * cp; rank++) {
+                int64_t before = -1, pairs = 0;
+                const sn_shape whole = sn_shape_of(TOKENS);
+                assert_int_equal(sn_local_shape(&whole, &split, &mesh, rank, NULL).d[0], n);
+                for (int i = 0; i < n; i++) {
+                    int64_t place = sn_split_place(&split, &mesh, rank, 0, TOKENS, i);
+                    assert_true(place > before && place < TOKENS && !seen[place] && place / rows == rank / cp);
+                    seen[place] = true;
+                    before = place;
+                    pairs += place % rows + 1;
+                }
+                assert_int_equal(pairs, (int64_t)n * (rows + 1) / 2);
+            }
+        }
+}
+
 /* The same step's evaluation, over the ranks' tokens. */
 static void evaluation(void **state) {
     (void)state;
@@ -215,6 +259,9 @@ int main(void) {
         cmocka_unit_test(with_what_else_there_is),
         cmocka_unit_test(evaluation),
         cmocka_unit_test(rows_that_cannot_be_cut),
+        cmocka_unit_test(on_quantised_weights),
+        cmocka_unit_test(with_updates_inside_backward),
+        cmocka_unit_test(tokens_are_dealt_evenly),
         cmocka_unit_test(activations_fall_with_the_ranks),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -36,7 +36,13 @@ static void equal(const sn_model_config *config, const char *options, const char
 
 static void bit_exact(void **state) {
     (void)state;
-    static const char *const rules[] = {"adamw weight_decay=0.1", "adamw moment_dtype=bf16", "adamw_8bit", "adafactor", "lion", "muon",
+    static const char *const rules[] = {"adamw weight_decay=0.1",
+                                        "adamw moment_dtype=bf16",
+                                        "adamw_8bit",
+                                        "adafactor",
+                                        "lion",
+                                        "muon",
+                                        "galore galore_rank=8 galore_update_gap=2",
                                         "sgd momentum=0.9"};
     static const char *const forms[] = {"precision=f32 recompute=none", "precision=bf16 recompute=light",
                                         "gradient_dtype=bf16 recompute=all", "lora=on recompute=every:2"};

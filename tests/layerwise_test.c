@@ -93,6 +93,7 @@ static void others_keep_their_bits(void **state) {
     static const char *const with[] = {"optimizer=adamw weight_decay=0.1",
                                        "optimizer=sgd",
                                        "optimizer=muon",
+                                       "optimizer=galore galore_rank=8 galore_update_gap=2",
                                        "optimizer=adafactor",
                                        "optimizer=adamw_8bit",
                                        "optimizer=lion moment_dtype=bf16",

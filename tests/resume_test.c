@@ -66,6 +66,7 @@ static const struct {
     {"optimizer=adafactor weight_decay=0.1 lr_scheduler_type=linear", TINY_LLAMA},
     {"optimizer=lion moment_dtype=bf16 gradient_accumulation_steps=2", TINY_LLAMA},
     {"optimizer=muon weight_decay=0.1", TINY_GPT2},
+    {"optimizer=galore galore_rank=2 galore_update_gap=5 moment_dtype=bf16", TINY_LLAMA},
     {"layerwise=on layerwise_steps=3 weight_decay=0.1", TINY_LLAMA},
     {"layerwise=on layerwise_steps=4 layerwise_order=descending precision=bf16 gradient_accumulation_steps=2 optimizer=lion", TINY_GPT2},
     {"layerwise=on layerwise_steps=5 layerwise_order=ascending precision=fp16 thread_ranks=2 zero_stage=3", TINY_LLAMA},

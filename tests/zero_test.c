@@ -101,7 +101,7 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
     int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
     for (int step = 0; step < STEPS; step++) {
         const int number = (int)sn_turn_step(&job->turns, step) + 1;
-        float hyper[8] = {1e-2f, (float)(1 - pow(0.9, number)), (float)(1 - pow(0.999, number)), 1, (float)number};
+        float hyper[8] = {1e-2f, (float)(1 - pow(0.9, number)), (float)(1 - pow(0.999, number)), 1, (float)number, 0, 0, (float)sn_turn_ends(&job->turns, step)};
         for (int r = 0; r < ranks; r++) {
             assert_ok(sn_take_turn(w.runs[r], job, step));
             memset(sn_run_persistent(w.runs[r], loss), 0, 16);
@@ -180,6 +180,7 @@ static void small_states(void **state) {
     check(odd_llama(), "optimizer=lion moment_dtype=bf16");
     check(odd_llama(), "optimizer=adafactor precision=bf16");
     check(odd_llama(), "optimizer=muon weight_decay=0.1");
+    check(odd_llama(), "optimizer=galore galore_rank=6 galore_update_gap=3 precision=bf16");
 }
 static void adapters(void **state) {
     (void)state;

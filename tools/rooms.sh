@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 # FILE:KEY that may stay, each for a reason.
 known=$(sed 's/ *#.*//' <<'LIST'
-src/engine/fit.c:gradient_accumulation_steps     # the search divides micro-batches: a dimension of its own
+src/engine/search.c:gradient_accumulation_steps  # the search divides micro-batches: a dimension of its own
 src/engine/train_plan.c:gradient_accumulation_steps # how often a step runs its program
 src/engine/deepspeed.c:gradient_accumulation_steps # rows of a whole step
 src/engine/train.c:gradient_accumulation_steps   # how many micro-batches the loop feeds

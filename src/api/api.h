@@ -3,6 +3,7 @@
 #define SN_API_API_H
 
 #include "base/str.h"
+#include "engine/fit.h"
 #include "engine/generate.h"
 #include "engine/job.h"
 #include "engine/model.h"
@@ -48,6 +49,8 @@ struct snug_model {
 struct snug_plan {
     sn_session session;
     snug_bill bill;
+    sn_limits limits; /* those that the recipe states */
+    sn_fit fit;
     sn_forecast forecast;
     bool forecasts; /* of a training job whose device's rates are known */
 };
@@ -71,7 +74,7 @@ sn_status sn_refuse_ranks(const sn_options *recipe);
 sn_status sn_take_adapter(const snug_options *o, sn_options **recipe);
 
 /* The plan's figures and the budget of the recipe. */
-void sn_bill_out(const sn_plan *plan, const sn_options *recipe, snug_bill *out);
+void sn_bill_out(const sn_session *s, const sn_options *recipe, snug_bill *out);
 
 /* The text between bos and eos tokens that chat templates may name; NULL when the model has none. *out is in the pool. */
 sn_status sn_token_text(const sn_tokenizer *t, int32_t id, sn_pool *pool, const char **out);

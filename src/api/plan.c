@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/bytes.h"
 #include "base/mem.h"
 #include "engine/compare.h"
 #include "engine/fit.h"
@@ -19,16 +18,32 @@ const char *const snug_class_names[SNUG_CLASSES] = {
 #undef X
 };
 
-void sn_bill_out(const sn_plan *plan, const sn_options *recipe, snug_bill *out) {
-    const sn_bill *b = &plan->bill;
+/* What the recipe states: what is free is no bound to a job that is only planned. */
+static sn_limits stated_limits(const sn_session *s, const sn_options *recipe) {
+    sn_limits l = sn_limits_of(s, recipe);
+    for (int h = 0; h < SN_HOLD_COUNT; h++)
+        if (!l.stated[h]) l.most[h] = UINT64_MAX;
+    l.disk_free = UINT64_MAX;
+    return l;
+}
+
+void sn_bill_out(const sn_session *s, const sn_options *recipe, snug_bill *out) {
+    const sn_bill *b = &s->plan->bill;
+    uint64_t need[SN_HOLD_COUNT];
     *out = (snug_bill){.total_bytes = b->total, .reserved_bytes = b->reserved};
     for (int t = 0; t < SN_TIER_COUNT; t++) out->by_tier[t] = b->by_tier[t];
     for (int c = 0; c < SN_CLASS_COUNT; c++) out->by_class[c] = b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c];
     snprintf(out->peak_program, sizeof out->peak_program, "%s", b->peak_program);
     snprintf(out->peak_op, sizeof out->peak_op, "%s", b->peak_op);
-    if (!sn_options_given(recipe, "memory") && !sn_options_given(recipe, "device_shape")) return;
-    out->budget_bytes = sn_budget_bytes(recipe, 1);
-    if (b->total > out->budget_bytes) out->missing_bytes = b->total - out->budget_bytes;
+    sn_limits l = stated_limits(s, recipe);
+    sn_needs_of(&l, b, need);
+    for (int h = 0; h < SN_HOLD_COUNT; h++) {
+        if (l.most[h] == UINT64_MAX) continue;
+        out->budget_by_tier[h] = l.most[h];
+        out->missing_by_tier[h] = need[h] > l.most[h] ? need[h] - l.most[h] : 0;
+    }
+    out->budget_bytes = out->budget_by_tier[SN_HOLD_DEVICE];
+    out->missing_bytes = out->missing_by_tier[SN_HOLD_DEVICE];
 }
 
 const char *sn_adapter_of(const snug_options *o) {
@@ -76,7 +91,7 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
         s = sn_take_adapter(o, &recipe);
         if (s == SN_OK && sn_options_given(recipe, "fit")) {
             sn_options *fitted;
-            s = sn_fit_training(&m->model, recipe, NULL, &p->session, &fitted);
+            s = sn_fit_training(&m->model, recipe, NULL, &p->session, &fitted, &p->fit);
             if (fitted) {
                 sn_options_close(recipe);
                 recipe = fitted;
@@ -85,11 +100,15 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
             s = sn_train_plan(&m->model, recipe, NULL, NULL, &p->session);
         }
     }
-    if (s == SN_OK) sn_bill_out(p->session.plan, recipe, &p->bill);
+    if (s == SN_OK) {
+        p->limits = stated_limits(&p->session, recipe);
+        sn_bill_out(&p->session, recipe, &p->bill);
+    }
     if (s == SN_OK && !generates) {
         sn_rates rates;
         p->forecasts = sn_train_rates(&p->session, recipe, &rates);
-        sn_train_forecast(&p->session, recipe, &rates, &p->forecast);
+        s = sn_train_forecast(&p->session, recipe, &rates, &p->forecast);
+        if (s != SN_OK) sn_session_close(&p->session);
     }
     sn_options_close(recipe);
     if (s == SN_OK) *out = p;
@@ -105,26 +124,32 @@ void snug_plan_free(snug_plan *p) {
 
 void snug_plan_bill(const snug_plan *p, snug_bill *out) { *out = p->bill; }
 
-snug_status snug_plan_check(const snug_plan *p) {
+snug_status snug_plan_check(const snug_plan *p) { return (snug_status)sn_limits_check(&p->limits, &p->session.plan->bill, NULL); }
+
+/* The bill's object with two members more. */
+static void render_json(const snug_plan *p, const sn_forecast *f, sn_str *text) {
     const snug_bill *b = &p->bill;
-    const sn_bill *inner = &p->session.plan->bill;
-    char need[24], have[24], missing[24], largest[24];
-    if (!b->missing_bytes) return SNUG_OK;
-    return (snug_status)sn_fail(
-        SN_ERR_BUDGET,
-        "the plan needs %s, the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
-        sn_bytes_text(b->total_bytes, need), sn_bytes_text(b->budget_bytes, have), sn_bytes_text(b->missing_bytes, missing),
-        (unsigned long long)b->missing_bytes, b->peak_program, b->peak_op, inner->n_largest ? inner->largest[0].name : "none",
-        sn_bytes_text(inner->n_largest ? inner->largest[0].bytes : 0, largest));
+    sn_bill_json(p->session.plan, f, text);
+    while (text->size && text->data[text->size - 1] != '}') text->size--;
+    if (text->size) text->size--;
+    sn_str_add(text, ", \"budget\": {");
+    for (int h = 0, n = 0; h < SN_HOLD_COUNT; h++) {
+        if (p->limits.most[h] == UINT64_MAX) continue;
+        sn_str_printf(text, "%s\"%s\": {\"bytes\": %llu, \"missing_bytes\": %llu}", n++ ? ", " : "", snug_tier_names[h], (unsigned long long)b->budget_by_tier[h],
+                      (unsigned long long)b->missing_by_tier[h]);
+    }
+    sn_str_add(text, "}, \"fit\": ");
+    sn_fit_json(&p->fit, text);
+    sn_str_add(text, "}\n");
 }
 
 snug_status snug_plan_render(const snug_plan *p, snug_render form, char **out) {
     sn_str text = {0};
     const sn_forecast *f = p->forecasts ? &p->forecast : NULL;
     switch (form) {
-    case SNUG_RENDER_JSON: sn_bill_json(p->session.plan, f, &text); break;
+    case SNUG_RENDER_JSON: render_json(p, f, &text); break;
     case SNUG_RENDER_HTML: sn_plan_html(p->session.plan, p->session.job, &text); break;
-    default: sn_bill_print(p->session.plan, f, &text);
+    default: sn_bill_print(p->session.plan, f, &text); sn_fit_print(&p->fit, &text);
     }
     sn_status s = sn_hand_out(&text, out);
     sn_str_free(&text);

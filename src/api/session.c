@@ -59,7 +59,7 @@ void snug_session_close(snug_session *s) {
     sn_free(s);
 }
 
-void snug_session_bill(const snug_session *s, snug_bill *out) { sn_bill_out(s->generator.session.plan, s->recipe, out); }
+void snug_session_bill(const snug_session *s, snug_bill *out) { sn_bill_out(&s->generator.session, s->recipe, out); }
 
 /* Feeds what the cache does not hold yet. *stopped: the callback ended it. */
 static sn_status feed_prompt(snug_session *s, const sn_ids *ids, const sn_answer *a, float **logits, bool *stopped) {

@@ -9,7 +9,6 @@
 /* Between the engine's hooks and the caller's. */
 typedef struct bridge {
     const snug_train_hooks *hooks;
-    const sn_options *recipe;
     snug_bill bill;
     double flops_per_token, peak_flops; /* peak 0: unknown */
 } bridge;
@@ -22,16 +21,23 @@ static double role_flops(const sn_plan *plan, sn_role role) {
     return sum;
 }
 
-static void planned(void *context, const sn_plan *plan) {
+static void planned(void *context, const sn_session *session, const sn_options *recipe, const sn_forecast *forecast, const sn_fit *fit) {
     bridge *b = context;
-    double tokens = (double)sn_options_int(b->recipe, "per_device_train_batch_size") * (double)sn_options_int(b->recipe, "cutoff_len");
+    const sn_plan *plan = session->plan;
+    double tokens = (double)sn_options_int(recipe, "per_device_train_batch_size") * (double)sn_options_int(recipe, "cutoff_len");
+    (void)forecast;
     sn_probe p;
     bool found = false;
-    sn_bill_out(plan, b->recipe, &b->bill);
+    sn_bill_out(session, recipe, &b->bill);
     b->flops_per_token = role_flops(plan, SN_ROLE_TRAIN) / tokens;
-    if (sn_probe_cached((int)sn_options_int(b->recipe, "threads"), &p, &found) == SN_OK && found)
-        b->peak_flops = !strcmp(sn_options_string(b->recipe, "precision"), "bf16") && p.bf16_flops > 0 ? p.bf16_flops : p.f32_flops;
+    if (sn_probe_cached((int)sn_options_int(recipe, "threads"), &p, &found) == SN_OK && found)
+        b->peak_flops = !strcmp(sn_options_string(recipe, "precision"), "bf16") && p.bf16_flops > 0 ? p.bf16_flops : p.f32_flops;
     if (b->hooks && b->hooks->planned) b->hooks->planned(b->hooks->context, &b->bill);
+    if (!b->hooks || !b->hooks->fitted || !fit->search.n_fits) return;
+    sn_str json = {0};
+    sn_fit_json(fit, &json);
+    if (!json.failed) b->hooks->fitted(b->hooks->context, json.data);
+    sn_str_free(&json);
 }
 
 static void step(void *context, const sn_step_report *r) {
@@ -52,7 +58,7 @@ static void step(void *context, const sn_step_report *r) {
 
 snug_status snug_train(snug_model *m, const snug_options *o, const snug_train_hooks *hooks, snug_train_summary *out) {
     const char *data = snug_options_text(o, "data"), *dir = snug_options_text(o, "out");
-    bridge b = {.hooks = hooks, .recipe = o->store};
+    bridge b = {.hooks = hooks};
     sn_train_hooks inner = {.planned = planned, .step = step, .context = &b, .stop = hooks ? hooks->stop : NULL};
     sn_train_summary s;
     if (!data || !*data) return (snug_status)sn_fail(SN_ERR_USAGE, "data: no file is named");
@@ -66,6 +72,9 @@ snug_status snug_train(snug_model *m, const snug_options *o, const snug_train_ho
                                 .last_loss = s.last_loss,
                                 .eval_loss = s.eval_loss,
                                 .start_seconds = s.start_seconds,
+                                .step_seconds = s.step_seconds,
+                                .estimated_step_seconds = s.estimated_step_seconds,
+                                .estimate_measured = s.estimate_measured,
                                 .steps = s.steps,
                                 .skipped = s.skipped,
                                 .tokens = s.tokens,

@@ -5,12 +5,22 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
-#include "engine/fit.h"
+#include "engine/search.h"
 #include "engine/train.h"
 
 static const char *const kinds[] = {[SN_CHOICE_EXACT] = "exact", [SN_CHOICE_REORDERED] = "reordered", [SN_CHOICE_LOSSY] = "lossy"};
 
-static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared *row, bool *measured) {
+static void take_limits(const sn_session *s, const sn_options *recipe, sn_comparison *c) {
+    c->limits = sn_limits_of(s, recipe);
+    for (int h = 0; h < SN_HOLD_COUNT; h++) {
+        if (!c->limits.stated[h]) c->limits.most[h] = UINT64_MAX;
+        c->stated |= c->limits.stated[h];
+    }
+    c->limits.disk_free = UINT64_MAX;
+}
+
+/* cluster: set by the first row, the job as it is. */
+static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared *row, sn_comparison *c, sn_cluster *cluster) {
     sn_session s = {0};
     sn_rates rates;
     sn_forecast f;
@@ -21,14 +31,19 @@ static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared 
         return SN_OK;
     }
     const sn_bill *b = &s.plan->bill;
-    *measured = sn_train_rates(&s, recipe, &rates);
-    sn_train_forecast(&s, recipe, &rates, &f);
+    if (!row->pass) {
+        take_limits(&s, recipe, c);
+        *cluster = s.cluster;
+    }
+    c->measured = sn_train_rates(&s, recipe, &rates);
+    status = sn_train_forecast(&s, recipe, &rates, &f);
     memcpy(row->by_tier, b->by_tier, sizeof row->by_tier);
     row->total = b->total;
+    row->over = !sn_limits_hold(&c->limits, b);
     row->rank = s.plan->rank;
-    row->seconds = f.compute_seconds + f.communication_seconds;
+    row->seconds = f.step_seconds;
     sn_session_close(&s);
-    return SN_OK;
+    return status;
 }
 
 static sn_status add_choice(sn_model *model, const sn_options *recipe, const sn_pass *pass, const sn_choice *choice, sn_comparison *c) {
@@ -36,26 +51,24 @@ static sn_status add_choice(sn_model *model, const sn_options *recipe, const sn_
     sn_options *changed;
     row->pass = pass->name;
     row->kind = choice->kind;
-    sn_note_option(row->change, sizeof row->change, choice->key, choice->value);
     SN_TRY(sn_options_copy(recipe, &changed));
-    sn_status s = sn_options_set(changed, choice->key, choice->value, SN_FROM_COMMAND_LINE, "compare");
-    if (s == SN_OK) s = measure(model, changed, row, &c->measured);
+    sn_status s = sn_choose(changed, choice, row->change, sizeof row->change);
+    if (s == SN_OK) s = measure(model, changed, row, c, NULL);
     sn_options_close(changed);
     return s;
 }
 
 sn_status sn_compare_training(sn_model *model, const sn_options *recipe, sn_comparison *out) {
     size_t most = 1;
-    bool stated = sn_options_given(recipe, "memory") || sn_options_given(recipe, "device_shape");
+    sn_cluster cluster;
     for (size_t i = 0; i < sn_n_passes; i++) most += sn_passes[i]->n_choices;
-    *out =
-        (sn_comparison){.rows = sn_alloc_zero(most, sizeof *out->rows), .n = 1, .budget = stated ? sn_budget_bytes(recipe, 1) : UINT64_MAX};
+    *out = (sn_comparison){.rows = sn_alloc_zero(most, sizeof *out->rows), .n = 1};
     if (!out->rows) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the comparison");
-    sn_status s = measure(model, recipe, &out->rows[0], &out->measured);
+    sn_status s = measure(model, recipe, &out->rows[0], out, &cluster);
     for (size_t i = 0; s == SN_OK && i < sn_n_passes; i++) {
         const sn_pass *p = sn_passes[i];
         for (size_t k = 0; s == SN_OK && k < p->n_choices; k++)
-            if (sn_choice_applies(p, recipe, &p->choices[k])) s = add_choice(model, recipe, p, &p->choices[k], out);
+            if (sn_choice_applies(p, recipe, &cluster, &p->choices[k])) s = add_choice(model, recipe, p, &p->choices[k], out);
     }
     if (s != SN_OK) sn_comparison_free(out);
     return s;
@@ -67,28 +80,35 @@ void sn_comparison_free(sn_comparison *c) {
 }
 
 void sn_comparison_print(const sn_comparison *c, sn_str *out) {
+    static const char *const names[] = {"device", "host", "disk"};
     char device[24], host[24], disk[24], total[24];
-    sn_str_printf(out, "%-28s %-9s %12s %12s %12s %12s %12s\n", "", "", "device", "host", "disk", "total", "s a step");
+    int width = 28;
+    for (size_t i = 0; i < c->n; i++)
+        if ((int)strlen(c->rows[i].change) > width) width = (int)strlen(c->rows[i].change);
+    sn_str_printf(out, "%-*s %-9s %12s %12s %12s %12s %12s\n", width, "", "", "device", "host", "disk", "total", "s a step");
     for (size_t i = 0; i < c->n; i++) {
         const sn_compared *r = &c->rows[i];
-        sn_str_printf(out, "%-28s %-9s ", r->pass ? r->change : "as it is", r->pass ? kinds[r->kind] : "");
+        sn_str_printf(out, "%-*s %-9s ", width, r->pass ? r->change : "as it is", r->pass ? kinds[r->kind] : "");
         if (*r->reason) {
             sn_str_printf(out, "refused: %s\n", r->reason);
             continue;
         }
         sn_str_printf(out, "%12s %12s %12s %12s %12.4g%s\n", sn_bytes_text(r->by_tier[SN_TIER_DEVICE], device),
                       sn_bytes_text(r->by_tier[SN_TIER_HOST], host), sn_bytes_text(r->by_tier[SN_TIER_DISK], disk),
-                      sn_bytes_text(r->total, total), r->seconds, r->total > c->budget ? "  over" : "");
+                      sn_bytes_text(r->total, total), r->seconds, r->over ? "  over" : "");
     }
     sn_str_printf(out, "seconds are estimated%s; total: device, host and reserved of the largest rank",
                   c->measured ? "" : " from guessed rates (snug probe measures this machine, --device-shape names another)");
-    if (c->budget != UINT64_MAX) sn_str_printf(out, "; over: more than the budget, %s", sn_bytes_text(c->budget, total));
+    if (c->stated) sn_str_add(out, "; over: more than the budget");
+    for (int h = 0; h < SN_HOLD_COUNT; h++)
+        if (c->limits.most[h] != UINT64_MAX && c->stated) sn_str_printf(out, ", %s %s", names[h], sn_bytes_text(c->limits.most[h], total));
     sn_str_add(out, "\n");
 }
 
 void sn_comparison_json(const sn_comparison *c, sn_str *out) {
     sn_str_printf(out, "{\"rates_known\": %s, ", c->measured ? "true" : "false");
-    if (c->budget != UINT64_MAX) sn_str_printf(out, "\"budget_bytes\": %llu, ", (unsigned long long)c->budget);
+    if (c->limits.stated[SN_HOLD_DEVICE])
+        sn_str_printf(out, "\"budget_bytes\": %llu, ", (unsigned long long)c->limits.most[SN_HOLD_DEVICE]);
     sn_str_add(out, "\"rows\": [");
     for (size_t i = 0; i < c->n; i++) {
         const sn_compared *r = &c->rows[i];
@@ -105,7 +125,7 @@ void sn_comparison_json(const sn_comparison *c, sn_str *out) {
             for (int t = 0; t < SN_TIER_COUNT; t++)
                 sn_str_printf(out, ", \"%s_bytes\": %llu", sn_tier_name((sn_tier)t), (unsigned long long)r->by_tier[t]);
             sn_str_printf(out, ", \"total_bytes\": %llu, \"rank\": %d, \"step_seconds\": %.6g, \"fits\": %s", (unsigned long long)r->total,
-                          r->rank, r->seconds, r->total <= c->budget ? "true" : "false");
+                          r->rank, r->seconds, r->over ? "false" : "true");
         }
         sn_str_add(out, "}");
     }

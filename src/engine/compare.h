@@ -2,14 +2,15 @@
 #ifndef SN_ENGINE_COMPARE_H
 #define SN_ENGINE_COMPARE_H
 
-#include "engine/session.h"
+#include "engine/budget.h"
 
 typedef struct sn_compared {
     const char *pass; /* name; NULL: the job as it is */
-    char change[64];  /* "--moment-dtype bf16" */
+    char change[128];  /* "--moment-dtype bf16" */
     sn_choice_kind kind;
     char reason[256]; /* why it cannot be planned; "": it was, and the rest holds */
     uint64_t by_tier[SN_TIER_COUNT], total;
+    bool over;      /* more than the budget, in some tier */
     int rank;       /* the largest */
     double seconds; /* of a step, estimated */
 } sn_compared;
@@ -18,7 +19,8 @@ typedef struct sn_comparison {
     sn_compared *rows; /* the first is the job as it is */
     size_t n;
     bool measured;   /* rates are known; false: seconds are good for comparing rows only */
-    uint64_t budget; /* UINT64_MAX: none was stated */
+    bool stated;     /* there is a budget */
+    sn_limits limits; /* UINT64_MAX: none was stated */
 } sn_comparison;
 
 /* Plans the training job of `recipe` as it is and with each choice of each pass set alone; left out are choices that the recipe has made,

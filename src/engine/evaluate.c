@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/budget.h"
 #include "engine/peft.h"
 #include "io/safetensors.h"
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/budget.h"
 #include "engine/peft.h"
 
 enum { BLOCK = 64 };

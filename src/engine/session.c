@@ -110,32 +110,11 @@ sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
     return SN_OK;
 }
 
-sn_status sn_session_plan(sn_session *s) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s->job), .rank = s->rank, .reuse = true};
+sn_status sn_session_plan(sn_session *s) { return sn_session_plan_within(s, 0); }
+
+sn_status sn_session_plan_within(sn_session *s, uint64_t most) {
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s->job), .most = most, .rank = s->rank, .reuse = true};
     return s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan);
-}
-
-static uint64_t budget_here(const sn_options *recipe, int ranks) {
-    if (!sn_options_given(recipe, "memory")) return sn_memory_free() / (uint64_t)ranks;
-    sn_budget b = sn_options_budget(recipe, "memory");
-    return b.bare != UINT64_MAX ? b.bare : b.device != UINT64_MAX ? b.device : b.host;
-}
-
-uint64_t sn_budget_bytes(const sn_options *recipe, int ranks) {
-    const sn_accelerator *a = sn_accelerator_find(sn_options_string(recipe, "device_shape"));
-    if (sn_options_given(recipe, "memory")) return budget_here(recipe, ranks);
-    if (a) return a->bytes;
-    return sn_options_int(recipe, "ranks") > 1 ? UINT64_MAX : budget_here(recipe, ranks);
-}
-
-sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
-    const sn_bill *b = &s->plan->bill;
-    uint64_t budget = budget_here(recipe, s->ranks);
-    char need[24], have[24], missing[24], largest[24];
-    if (b->total <= budget || !strcmp(s->device.shape.name, "null")) return SN_OK;
-    return sn_fail(SN_ERR_BUDGET, "the plan needs %s (%llu bytes), the budget is %s: %s (%llu bytes) missing; the peak is in %s at %s, the largest value there is %s (%s)",
-                   sn_bytes_text(b->total, need), (unsigned long long)b->total, sn_bytes_text(budget, have), sn_bytes_text(b->total - budget, missing),
-                   (unsigned long long)(b->total - budget), b->peak_program, b->peak_op, b->largest[0].name, sn_bytes_text(b->largest[0].bytes, largest));
 }
 
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm) {

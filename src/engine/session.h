@@ -50,15 +50,9 @@ sn_status sn_session_mesh(sn_session *s, const sn_options *recipe);
 /* Bytes that no plan owns in a process that works with this model; exports: it writes a whole model at its end. See engine/reserved.c. */
 uint64_t sn_reserved_bytes(const sn_model *m, bool exports);
 
-/* The bytes that a rank may take under the recipe: `memory` (device=, or a bare number), else the capacity of
- * device_shape, else, of ranks that are only planned, no bound, else what the cgroup and the machine have free, divided by the ranks. */
-uint64_t sn_budget_bytes(const sn_options *recipe, int ranks);
-
 /* Plans s->job: rank s->rank, or with whole_cluster all of them (plan/cluster.h): s->plan is then the largest. */
 sn_status sn_session_plan(sn_session *s);
-
-/* Refuses a plan that is over the recipe's budget, with the bytes missing and what is live at the peak. */
-sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe);
+sn_status sn_session_plan_within(sn_session *s, uint64_t most); /* most: see sn_plan_request */
 
 /* Maps the arenas and loads the weights (and the adapter, when a folder is given). */
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm);

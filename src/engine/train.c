@@ -165,6 +165,7 @@ static sn_status train_loop(sn_training *t, double started) {
         t->recent_tokens += tokens;
         t->clock += first ? 0 : seconds;
         t->clock_tokens += first ? 0 : tokens;
+        t->clock_steps += !first;
         if (first || step == t->total_steps || (logging > 0 && step % logging == 0)) SN_TRY(record_step(t, started));
         first = false;
         if (t->eval_loader && evaluating > 0 && step % evaluating == 0 && step < t->total_steps) SN_TRY(evaluate_and_record(t));
@@ -224,6 +225,7 @@ static sn_status finish(sn_training *t) {
     SN_TRY(t->world.comm ? export_saved(t) : export_result(t));
     s->tokens = t->counters.tokens;
     s->tokens_per_s = t->clock > 0 ? (double)t->clock_tokens / t->clock : 0;
+    s->step_seconds = t->clock_steps > 0 ? t->clock / (double)t->clock_steps : NAN;
     s->peak_bytes = sn_peak_rss_bytes();
     sn_metric items[] = {sn_metric_integer("planned_bytes", (int64_t)s->planned_bytes), sn_metric_integer("peak_bytes", (int64_t)s->peak_bytes),
                          sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others.peak)),
@@ -232,7 +234,8 @@ static sn_status finish(sn_training *t) {
                          sn_metric_number("tokens_per_s", s->tokens_per_s), sn_metric_number("first_loss", s->first_loss),
                          sn_metric_number("last_loss", s->last_loss), sn_metric_number("eval_loss", s->eval_loss),
                          sn_metric_integer("steps", s->steps), sn_metric_integer("skipped", s->skipped), sn_metric_integer("tokens", s->tokens),
-                         sn_metric_number("start_seconds", s->start_seconds)};
+                         sn_metric_number("start_seconds", s->start_seconds), sn_metric_number("step_seconds", s->step_seconds),
+                         sn_metric_number("estimated_step_seconds", s->estimated_step_seconds)};
     char *path = sn_path_join(t->out_dir, "summary.json");
     sn_status status = path ? sn_summary_write(path, items, sizeof items / sizeof items[0]) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
     sn_free(path);
@@ -263,6 +266,24 @@ static sn_status compare_ranks(const sn_training *t) {
     return SN_OK;
 }
 
+static sn_status say_fit(const sn_fit *f) {
+    sn_str text = {0};
+    sn_fit_print(f, &text);
+    for (char *save = NULL, *line = text.data ? strtok_r(text.data, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) sn_info("%s", line);
+    sn_status s = text.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a text") : SN_OK;
+    sn_str_free(&text);
+    return s;
+}
+
+/* What the machine's rates say a step will take, for the report beside what it took. */
+static sn_status estimate(sn_training *t) {
+    sn_rates rates;
+    t->summary->estimate_measured = sn_train_rates(&t->session, t->recipe, &rates);
+    SN_TRY(sn_train_forecast(&t->session, t->recipe, &rates, &t->forecast));
+    t->summary->estimated_step_seconds = t->forecast.step_seconds;
+    return SN_OK;
+}
+
 static sn_status run_training(sn_training *t, const char *data) {
     double started = sn_now();
     SN_TRY(sn_session_refuse_planned(t->recipe));
@@ -274,17 +295,19 @@ static sn_status run_training(sn_training *t, const char *data) {
     sn_options *fitted;
     SN_TRY(sn_world_open(t->recipe, &t->world));
     SN_TRY(sn_world_compare(&t->world, t->recipe));
-    SN_TRY(sn_world_agree(&t->world, sn_fit_training(t->model, t->recipe, t->world.comm ? &t->world : NULL, &t->session, &fitted)));
+    SN_TRY(sn_world_agree(&t->world, sn_fit_training(t->model, t->recipe, t->world.comm ? &t->world : NULL, &t->session, &fitted, &t->fit)));
     if (fitted) {
         sn_options_close(t->own_recipe);
         t->recipe = t->own_recipe = fitted;
     }
+    if (!t->world.rank) SN_TRY(say_fit(&t->fit));
     t->ranks = t->session.ranks;
     t->rows_ranks = t->session.cluster.mesh.size[SN_MESH_DP];
     t->first = t->summary->rank = t->world.rank;
     t->here = t->world.comm ? 1 : t->ranks;
     t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->here;
-    if (!t->world.rank && t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, t->session.plan);
+    SN_TRY(estimate(t));
+    if (!t->world.rank && t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, &t->session, t->recipe, &t->forecast, &t->fit);
     t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");
     t->accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps");
     t->cutoff = sn_options_int(t->recipe, "cutoff_len");
@@ -306,7 +329,7 @@ static sn_status run_training(sn_training *t, const char *data) {
 sn_status sn_train(sn_model *model, const sn_options *recipe, const char *data, const char *out_dir, const sn_train_hooks *hooks,
                    sn_train_summary *summary) {
     sn_training t = {.model = model, .recipe = recipe, .hooks = hooks, .summary = summary, .out_dir = out_dir};
-    *summary = (sn_train_summary){.first_loss = NAN, .last_loss = NAN, .eval_loss = NAN};
+    *summary = (sn_train_summary){.first_loss = NAN, .last_loss = NAN, .eval_loss = NAN, .step_seconds = NAN};
     sn_status s = run_training(&t, data);
     int rank = t.world.rank, size = t.world.size;
     close_training(&t);

@@ -48,12 +48,12 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
     return SN_OK;
 }
 
-void sn_train_forecast(const sn_session *s, const sn_options *recipe, const sn_rates *rates, sn_forecast *f) {
+sn_status sn_train_forecast(const sn_session *s, const sn_options *recipe, const sn_rates *rates, sn_forecast *f) {
     int64_t steps = sn_options_int(recipe, "gradient_accumulation_steps");
     int64_t tokens = steps * sn_options_int(recipe, "per_device_train_batch_size") * sn_options_int(recipe, "cutoff_len");
     tokens = tokens * s->cluster.mesh.size[SN_MESH_DP] / s->ranks;
     *f = (sn_forecast){.accelerator = s->accelerator, .ranks = s->ranks, .nodes = s->nodes};
-    sn_plan_forecast(s->plan, rates, steps, tokens, f);
+    return sn_plan_forecast(s->plan, rates, steps, tokens, f);
 }
 
 bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates) {
@@ -72,6 +72,13 @@ bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rat
 sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, sn_session *s) {
     sn_status status = plan_training(s, model, recipe, world, stop_after);
     if (status == SN_OK && !stop_after) status = sn_session_plan(s);
+    if (status != SN_OK) sn_session_close(s);
+    return status;
+}
+
+sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, sn_session *s) {
+    sn_status status = plan_training(s, model, recipe, world, NULL);
+    if (status == SN_OK) status = sn_session_plan_within(s, most);
     if (status != SN_OK) sn_session_close(s);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "engine/checkpoint.h"
 #include "engine/schedule.h"
+#include "engine/fit.h"
 #include "engine/train.h"
 #include "io/dataset.h"
 #include "io/events.h"
@@ -23,6 +24,8 @@ typedef struct sn_training {
     int ranks, first, here;
     int rows_ranks; /* data-parallel ones: each has rows of its own */
     sn_session session;
+    sn_forecast forecast;
+    sn_fit fit;
     sn_run **runs;   /* of the ranks here */
     sn_plan **plans; /* the first is the session's */
     sn_comm *comms;
@@ -50,6 +53,7 @@ typedef struct sn_training {
     sn_metrics *metrics;
     sn_events *events;
     double step_loss, step_norm, step_rate;
+    int64_t clock_steps;
     double clock;     /* seconds spent in steps since the start, without the first */
     int64_t clock_tokens;
     double recent_seconds;

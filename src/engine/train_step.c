@@ -130,6 +130,7 @@ static void fill_hyper(sn_training *t, int program, double rate) {
     float hyper[8] = {(float)rate, (float)(1 - pow(sn_options_float(o, "adam_beta1"), step)), (float)(1 - pow(sn_options_float(o, "adam_beta2"), step)),
                       (float)(1 / t->counters.loss_scale), (float)step};
     memcpy(hyper + 5, words, sizeof words);
+    hyper[7] = (float)sn_turn_ends(&t->session.job->turns, t->counters.update_step);
     for (int r = 0; r < t->here; r++) memcpy(sn_run_io(t->runs[r], program, "hyper", 0, NULL), hyper, sizeof hyper);
 }
 

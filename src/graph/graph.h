@@ -186,6 +186,9 @@ typedef struct sn_turns {
 int sn_turn_at(const sn_turns *t, int64_t update);
 int64_t sn_turn_step(const sn_turns *t, int64_t update);
 
+/* 1 + the number of the turn of which this is the last update; 0: of none. */
+int64_t sn_turn_ends(const sn_turns *t, int64_t update);
+
 typedef struct sn_job {
     sn_pool pool; /* names */
     sn_program_file *files; /* that instructions of its programs read, by their index here */

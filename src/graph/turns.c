@@ -23,6 +23,8 @@ int sn_turn_at(const sn_turns *t, int64_t update) {
 
 int64_t sn_turn_step(const sn_turns *t, int64_t update) { return t->count ? update % t->steps : update; }
 
+int64_t sn_turn_ends(const sn_turns *t, int64_t update) { return t->count && (update + 1) % t->steps == 0 ? (update + 1) / t->steps : 0; }
+
 int32_t sn_job_turn(const sn_job *job, sn_pid p) {
     const sn_pid parent = job->persistent[p].parent;
     return parent == SN_NONE ? -1 : job->persistent[parent].turn;

@@ -8,8 +8,8 @@
  * of the next step is computed.
  *
  * This runs behind backward and behind what clones forward nodes, although it splits: until then attention is one node with one
- * gradient, and a clone of it one node too. Else the graph would keep the keys and values of all ranks for the gradients of the ring's steps.
- * Sources: Liu et al. 2023 (arXiv 2310.01889); Brandon et al. 2023 (arXiv 2311.09431); Dubey et al. 2024 (arXiv 2407.21783). */
+ * gradient, and a clone of it one node too. Else the graph would keep the keys and values of all ranks for the gradients of the ring's
+ * steps. Sources: Liu et al. 2023 (arXiv 2310.01889); Brandon et al. 2023 (arXiv 2311.09431); Dubey et al. 2024 (arXiv 2407.21783). */
 #include <string.h>
 
 #include "graph/op.h"
@@ -107,6 +107,7 @@ static void backward(const ring *r, const sn_node *n) {
 static sn_status split_tokens(ring *r, sn_vid seq_start) {
     sn_graph *g = r->g;
     int64_t tokens = g->values[seq_start].shape.d[0], rows = tokens / g->job->mesh.size[SN_MESH_DP], runs = 2 * r->ranks;
+    if (r->ranks > SN_RANKS_MOST) return sn_fail(SN_ERR_USAGE, "context_parallel_size is %d, wanted at most %d", r->ranks, SN_RANKS_MOST);
     if (rows * g->job->mesh.size[SN_MESH_DP] != tokens || rows % runs)
         return sn_fail(SN_ERR_USAGE,
                        "context_parallel_size %d cuts the %lld tokens of a micro-batch into %lld runs: per_device_train_batch_size x "

@@ -143,8 +143,19 @@ static const sn_conflict conflicts[] = {
              "whole step"},
     {accumulates, "gradient_release keeps no gradient, so there is nothing to accumulate into: gradient_accumulation_steps must be 1"}};
 
+/* Where nothing forbids it. */
+static bool offers(const sn_options *r, const sn_cluster *cluster, const sn_choice *choice) {
+    (void)cluster, (void)choice;
+    return !(sn_options_float(r, "max_grad_norm") > 0) && sn_options_int(r, "gradient_accumulation_steps") == 1 && strcmp(sn_options_string(r, "precision"), "fp16");
+}
+
+static const sn_choice choices[] = {{"gradient_release", "true", SN_CHOICE_EXACT, {0}}};
+
 const sn_pass sn_pass_gradient_release = {.name = "gradient_release",
                                           .saves = "updates inside backward: no more than the largest gradient at a time",
                                           .run = run,
                                           .options = SN_OPTION_GROUP("Gradient release", options),
+                                          SN_PASS_CHOICES(choices),
+                                          .touches = SN_TOUCHES_RESTS,
+                                          .offers = offers,
                                           SN_PASS_CONFLICTS(conflicts)};

@@ -123,7 +123,7 @@ static bool with_full(const sn_options *r) {
     return sn_options_bool(r, "full") && (sn_options_bool(r, "lora") || sn_options_bool(r, "qlora"));
 }
 
-static const sn_choice choices[] = {{"lora", "true", SN_CHOICE_LOSSY}, {"qlora", "true", SN_CHOICE_LOSSY}};
+static const sn_choice choices[] = {{"lora", "true", SN_CHOICE_LOSSY, {0}}, {"qlora", "true", SN_CHOICE_LOSSY, {0}}};
 static const sn_conflict conflicts[] = {{with_full, "--full trains every weight, --lora and --qlora freeze them: give one of the three"}};
 
 const sn_pass sn_pass_lora = {.name = "lora",

@@ -98,7 +98,36 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     return SN_OK;
 }
 
+static bool decided(const sn_options *recipe) {
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        if (sn_options_given(recipe, kinds[k].key)) return true;
+    return false;
+}
+
+/* To the host where the device has memory of its own, to disk where a folder is named. */
+static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {
+    const char *folder = sn_options_string(recipe, "offload_dir");
+    if (!strncmp(choice->value, "host", 4)) return !(cluster->addresses >> SN_TIER_HOST & 1);
+    return folder && *folder;
+}
+
+/* States first, as they are used once a step; weights last, as forward and backward read them. Beside adapters there are hardly any states. */
+#define PLACES(tier)                                                                                                     \
+    {"offload_param", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_param", tier, SN_CHOICE_EXACT, {0}},                 \
+        {"offload_optimizer", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_optimizer", tier, SN_CHOICE_EXACT, {0}},     \
+        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier}},                                       \
+        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier, "offload_param", tier ":0.5"}},         \
+    {                                                                                                                    \
+        "offload_optimizer", tier, SN_CHOICE_EXACT, { "offload_gradients", tier, "offload_param", tier }                 \
+    }
+static const sn_choice choices[] = {PLACES("host"), PLACES("disk")};
+
 const sn_pass sn_pass_offload = {.name = "offload",
                                  .saves = "optimizer states, gradients, weights rest in host memory or on disk",
                                  .run = run,
-                                 .options = SN_OPTION_GROUP("Offload", options)};
+                                 .options = SN_OPTION_GROUP("Offload", options),
+                                 SN_PASS_CHOICES(choices),
+                                 .touches = SN_TOUCHES_RESTS,
+                                 .folder_key = "offload_dir",
+                                 .decided = decided,
+                                 .offers = offers};

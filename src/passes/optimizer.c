@@ -11,8 +11,8 @@
 static const sn_option options[] = {
     {.key = "optimizer",
      .deepspeed = "optimizer.type:AdamW=adamw,optimizer.type:Adam=adamw,optimizer.type:Lion=lion,optimizer.type:SGD=sgd",
-     .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,sgd",
-     .also = "adamw_torch=adamw,adamw_torch_fused=adamw,adamw_bnb_8bit=adamw_8bit,lion_32bit=lion",
+     .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,galore,sgd",
+     .also = "adamw_torch=adamw,adamw_torch_fused=adamw,adamw_bnb_8bit=adamw_8bit,lion_32bit=lion,galore_adamw=galore",
      .default_text = "adamw", .help = "update rule"},
     {.key = "adam_beta1", .deepspeed = "optimizer.params.betas.0", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment (adamw, adamw_8bit, lion)"},
     {.key = "adam_beta2", .deepspeed = "optimizer.params.betas.1", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment; of lion, of its moment"},
@@ -21,6 +21,10 @@ static const sn_option options[] = {
     {.key = "muon_momentum", .kind = SN_OPTION_FLOAT, .default_text = "0.95", .help = "of muon"},
     {.key = "muon_adjust_lr", .kind = SN_OPTION_CHOICE, .choices = "original,match_rms_adamw", .default_text = "original",
      .help = "learning rate of a matrix: times max(1, rows / columns)^0.5, or 0.2 max(rows, columns)^0.5, which fits a rate for adamw"},
+    {.key = "galore_rank", .kind = SN_OPTION_INT, .default_text = "128", .metavar = "R", .has_least = true, .least = 1, .help = "directions of a matrix in which galore keeps moments"},
+    {.key = "galore_update_gap", .aliases = "galore_update_interval", .kind = SN_OPTION_INT, .default_text = "200", .metavar = "T", .has_least = true, .least = 1,
+     .help = "updates between two choices of directions"},
+    {.key = "galore_scale", .kind = SN_OPTION_FLOAT, .default_text = "0.25", .help = "learning rate of those matrices: times this"},
     {.key = "momentum", .deepspeed = "optimizer.params.momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
     {.key = "max_grad_norm", .deepspeed = "gradient_clipping", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
     {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};
@@ -62,7 +66,8 @@ static const struct {
     const char *name;
     sn_update_rule update;
 } rules[] = {{"adamw", sn_update_adamw}, {"adamw_8bit", sn_update_adamw_8bit}, {"adafactor", sn_update_adafactor},
-             {"lion", sn_update_lion},   {"muon", sn_update_muon},             {"sgd", sn_update_sgd}};
+             {"lion", sn_update_lion},   {"muon", sn_update_muon},             {"galore", sn_update_galore},
+             {"sgd", sn_update_sgd}};
 
 static sn_update_rule rule_of(const sn_options *recipe) {
     const char *name = sn_options_string(recipe, "optimizer");
@@ -146,7 +151,8 @@ static bool other_moments(const sn_options *recipe) {
 static const sn_conflict conflicts[] = {{other_moments, "moment_dtype bf16: the states of adamw_8bit and adafactor have forms of their own"}};
 
 /* The search changes the form of moments that there are, and no other rule than the default. */
-static bool offers(const sn_options *recipe, const sn_choice *choice) {
+static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {
+    (void)cluster;
     if (!strcmp(choice->key, "optimizer")) return is_optimizer(recipe, "adamw") && !strcmp(sn_options_string(recipe, "moment_dtype"), "f32");
     if (is_optimizer(recipe, "sgd")) return sn_options_float(recipe, "momentum") > 0;
     return !is_optimizer(recipe, "adamw_8bit") && !is_optimizer(recipe, "adafactor");
@@ -156,7 +162,7 @@ static bool offers(const sn_options *recipe, const sn_choice *choice) {
 static const char hints[] = "optimizer.params.adam_w_mode:true,optimizer.params.torch_adam,optimizer.params.bias_correction:true,"
                             "optimizer.params.amsgrad:false,optimizer.params.nesterov:false,optimizer.params.dampening:0";
 
-static const sn_choice choices[] = {{"moment_dtype", "bf16", SN_CHOICE_LOSSY}, {"optimizer", "adamw_8bit", SN_CHOICE_LOSSY}};
+static const sn_choice choices[] = {{"moment_dtype", "bf16", SN_CHOICE_LOSSY, {0}}, {"optimizer", "adamw_8bit", SN_CHOICE_LOSSY, {0}}};
 
 const sn_pass sn_pass_optimizer = {.name = "optimizer",
                                    .saves = "gradient norm, clipping, the update; rules with smaller states",
@@ -164,5 +170,6 @@ const sn_pass sn_pass_optimizer = {.name = "optimizer",
                                    .options = SN_OPTION_GROUP("Optimizer", options),
                                    .deepspeed_hints = hints,
                                    SN_PASS_CHOICES(choices),
+                                   .touches = SN_TOUCHES_RESTS,
                                    .offers = offers,
                                    SN_PASS_CONFLICTS(conflicts)};

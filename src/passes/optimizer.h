@@ -27,6 +27,7 @@ sn_status sn_update_adamw(const sn_update *u, const sn_updated *x);
 sn_status sn_update_adamw_8bit(const sn_update *u, const sn_updated *x);
 sn_status sn_update_adafactor(const sn_update *u, const sn_updated *x);
 sn_status sn_update_lion(const sn_update *u, const sn_updated *x);
+sn_status sn_update_galore(const sn_update *u, const sn_updated *x);
 sn_status sn_update_muon(const sn_update *u, const sn_updated *x);
 sn_status sn_update_sgd(const sn_update *u, const sn_updated *x);
 

@@ -19,11 +19,20 @@ typedef struct sn_cluster {
 /* What a choice does to the result: nothing (bit for bit), sums in another order, or another form within its tolerance. */
 typedef enum sn_choice_kind { SN_CHOICE_EXACT, SN_CHOICE_REORDERED, SN_CHOICE_LOSSY } sn_choice_kind;
 
-/* A setting that the budget search (engine/fit.c) may make. */
+/* A setting that the budget search (engine/search.c) may make. */
 typedef struct sn_choice {
     const char *key, *value;
     sn_choice_kind kind;
+    const char *also[4]; /* further keys and values, in pairs; ends with NULL unless it is full */
 } sn_choice;
+
+/* What the choices of a pass leave as it is, from which the search bounds candidates that it has not planned (docs/plan.md says how). */
+typedef enum sn_touch {
+    SN_TOUCHES_ALL,        /* nothing is promised */
+    SN_TOUCHES_RESTS,      /* which persistent values there are and where they rest, what moves them, and the update: what is computed before it, and how long
+                              activations live, stay as they are */
+    SN_TOUCHES_ACTIVATIONS /* what backward keeps: persistent values rest where they did, and nothing is computed or moved less than with the first choice */
+} sn_touch;
 
 /* A combination of options that makes no sense. It stands in the entry of the pass that it would break. */
 typedef struct sn_conflict {
@@ -50,7 +59,10 @@ typedef struct sn_pass {
     const sn_choice *choices;
     size_t n_choices;
     bool (*decided)(const sn_options *recipe); /* may be NULL: never */
-    bool (*offers)(const sn_options *recipe, const sn_choice *choice); /* whether a choice makes sense beside the recipe; NULL: always */
+    sn_touch touches;
+    const char *folder_key; /* its option that names the folder of what rests on disk; NULL: it puts nothing there */
+    /* Whether a choice makes sense beside the recipe on this machine; NULL: always. */
+    bool (*offers)(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice);
     const char *deepspeed_hints; /* keys of DeepSpeed's JSON that tune what the plan decides here: see io/options.h; NULL: none */
     const sn_conflict *conflicts;
     size_t n_conflicts;
@@ -68,7 +80,14 @@ extern const sn_pass *const sn_passes[];
 extern const size_t sn_n_passes;
 
 /* Whether the search may make this choice beside the recipe: the recipe has not decided the matter, says another thing, and the pass offers it. */
-bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_choice *choice);
+bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice);
+
+/* The folder of what may rest on disk, "" where the recipe names none; *key (may be NULL): the option that does. */
+const char *sn_passes_folder(const sn_options *recipe, const char **key);
+
+/* Setting i of a choice; false after the last. */
+bool sn_choice_setting(const sn_choice *choice, size_t i, const char **key, const char **value);
+bool sn_choice_made(const sn_choice *choice, const sn_options *recipe); /* the recipe says it all */
 
 /* The mesh of so many ranks: what the passes' options say along their axes, data-parallel ones along the rest. SN_ERR_USAGE where they
  * do not divide the ranks. */

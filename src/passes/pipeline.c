@@ -10,9 +10,34 @@ const sn_pass *const sn_passes[] = {
 };
 const size_t sn_n_passes = sizeof sn_passes / sizeof sn_passes[0];
 
-bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_choice *choice) {
+const char *sn_passes_folder(const sn_options *recipe, const char **key) {
+    const char *folder = NULL;
+    if (key) *key = "";
+    for (size_t i = 0; i < sn_n_passes; i++) {
+        if (!sn_passes[i]->folder_key) continue;
+        if (key) *key = sn_passes[i]->folder_key;
+        folder = sn_options_string(recipe, sn_passes[i]->folder_key);
+    }
+    return folder ? folder : "";
+}
+
+bool sn_choice_setting(const sn_choice *choice, size_t i, const char **key, const char **value) {
+    size_t n = sizeof choice->also / sizeof choice->also[0];
+    *key = i ? 2 * (i - 1) < n ? choice->also[2 * (i - 1)] : NULL : choice->key;
+    *value = i ? *key ? choice->also[2 * (i - 1) + 1] : NULL : choice->value;
+    return *key != NULL;
+}
+
+bool sn_choice_made(const sn_choice *choice, const sn_options *recipe) {
+    const char *key, *value;
+    for (size_t i = 0; sn_choice_setting(choice, i, &key, &value); i++)
+        if (!sn_options_is(recipe, key, value)) return false;
+    return true;
+}
+
+bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {
     if (p->decided && p->decided(recipe)) return false;
-    return !sn_options_is(recipe, choice->key, choice->value) && (!p->offers || p->offers(recipe, choice));
+    return !sn_choice_made(choice, recipe) && (!p->offers || p->offers(recipe, cluster, choice));
 }
 
 sn_status sn_passes_mesh(const sn_options *recipe, int ranks, sn_mesh *mesh) {

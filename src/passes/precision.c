@@ -55,7 +55,7 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
 /* The loss scale is dynamic. */
 static const char hints[] = "fp16.auto_cast:false,fp16.loss_scale:0,fp16.initial_scale_power,fp16.loss_scale_window,fp16.hysteresis,fp16.min_loss_scale";
 
-static const sn_choice choices[] = {{"precision", "bf16", SN_CHOICE_LOSSY}};
+static const sn_choice choices[] = {{"precision", "bf16", SN_CHOICE_LOSSY, {0}}};
 static const sn_inference_option inference[] = {{"precision", NULL, NULL}};
 
 const sn_pass sn_pass_precision = {.name = "precision",

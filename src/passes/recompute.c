@@ -141,13 +141,14 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     return SN_OK;
 }
 
-static const sn_choice choices[] = {{"recompute", "none", SN_CHOICE_EXACT},      {"recompute", "light", SN_CHOICE_EXACT},
-                                    {"recompute", "selective", SN_CHOICE_EXACT}, {"recompute", "attention", SN_CHOICE_EXACT},
-                                    {"recompute", "every:4", SN_CHOICE_EXACT},   {"recompute", "every:2", SN_CHOICE_EXACT},
-                                    {"recompute", "all", SN_CHOICE_EXACT}};
+static const sn_choice choices[] = {{"recompute", "none", SN_CHOICE_EXACT, {0}},      {"recompute", "light", SN_CHOICE_EXACT, {0}},
+                                    {"recompute", "selective", SN_CHOICE_EXACT, {0}}, {"recompute", "attention", SN_CHOICE_EXACT, {0}},
+                                    {"recompute", "every:4", SN_CHOICE_EXACT, {0}},   {"recompute", "every:2", SN_CHOICE_EXACT, {0}},
+                                    {"recompute", "all", SN_CHOICE_EXACT, {0}}};
 
 const sn_pass sn_pass_recompute = {.name = "recompute",
                                    .saves = "activations are made again in backward instead of kept",
                                    .run = run,
                                    .options = SN_OPTION_GROUP("Recomputation", options),
-                                   SN_PASS_CHOICES(choices)};
+                                   SN_PASS_CHOICES(choices),
+                                   .touches = SN_TOUCHES_ACTIVATIONS};

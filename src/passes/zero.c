@@ -137,11 +137,19 @@ static const char hints[] =
     "zero_optimization.offload_optimizer.device:none,zero_optimization.offload_optimizer.pin_memory,"
     "zero_optimization.offload_param.device:none,zero_optimization.offload_param.pin_memory";
 
-static const sn_choice choices[] = {{"zero_stage", "1", SN_CHOICE_EXACT}, {"zero_stage", "2", SN_CHOICE_EXACT}, {"zero_stage", "3", SN_CHOICE_EXACT}};
+static const sn_choice choices[] = {{"zero_stage", "1", SN_CHOICE_EXACT, {0}}, {"zero_stage", "2", SN_CHOICE_EXACT, {0}}, {"zero_stage", "3", SN_CHOICE_EXACT, {0}}};
+
+/* One rank alone has nothing to share. */
+static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {
+    (void)recipe, (void)choice;
+    return cluster->mesh.size[SN_MESH_DP] > 1;
+}
 
 const sn_pass sn_pass_zero = {.name = "zero",
                               .saves = "optimizer states, gradients, weights in shards over the data-parallel ranks",
                               .run = run,
                               .options = SN_OPTION_GROUP("ZeRO", options),
                               .deepspeed_hints = hints,
-                              SN_PASS_CHOICES(choices)};
+                              SN_PASS_CHOICES(choices),
+                              .touches = SN_TOUCHES_RESTS,
+                              .offers = offers};

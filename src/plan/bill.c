@@ -166,15 +166,14 @@ static void print_cluster(const sn_plan *plan, sn_str *out) {
 
 static void print_forecast(const sn_forecast *f, sn_str *out) {
     if (!f) return;
-    double seconds = f->compute_seconds + f->communication_seconds;
-    sn_str_printf(out, "estimated: %.3g s a step (%.3g s compute, %.3g s communication), %.0f tokens/s a rank", seconds, f->compute_seconds,
-                  f->communication_seconds, f->tokens_per_s);
+    sn_str_printf(out, "estimated: %.3g s a step (%.3g s compute, %.3g s communication, %.3g s disk and copies), %.0f tokens/s a rank",
+                  f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->tokens_per_s);
     if (f->ranks > 1) sn_str_printf(out, ", %.0f in all", f->tokens_per_s * f->ranks);
     if (!f->accelerator) {
         sn_str_add(out, "\n");
         return;
     }
-    sn_str_printf(out, "\n  at peak rates of %s on %d node%s, nothing overlapped; planned with CPU kernels' scratch\n  rates: %s\n", f->accelerator->name,
+    sn_str_printf(out, "\n  at peak rates of %s on %d node%s; planned with CPU kernels' scratch\n  rates: %s\n", f->accelerator->name,
                   f->nodes, f->nodes == 1 ? "" : "s", f->accelerator->source);
 }
 
@@ -201,8 +200,8 @@ void sn_bill_print(const sn_plan *plan, const sn_forecast *forecast, sn_str *out
 
 static void json_forecast(const sn_forecast *f, sn_str *out) {
     if (!f) return;
-    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"sent_bytes\": %.0f, \"tokens_per_s\": %.6g",
-                  f->compute_seconds + f->communication_seconds, f->compute_seconds, f->communication_seconds, f->sent_bytes, f->tokens_per_s);
+    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"io_seconds\": %.6g, \"sent_bytes\": %.0f, \"tokens_per_s\": %.6g",
+                  f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->sent_bytes, f->tokens_per_s);
     if (f->accelerator) {
         sn_str_printf(out, ", \"device_shape\": \"%s\", \"nodes\": %d, \"kernels\": \"cpu\", \"source\": ", f->accelerator->name, f->nodes);
         sn_str_json(out, f->accelerator->source, strlen(f->accelerator->source));

@@ -1,6 +1,10 @@
 #include "plan/forecast.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/mem.h"
 
 /* Rates: NVIDIA's data sheets and white papers of the products, dense, without sparsity; links in one direction (half of what the sheets
  * call total). Capacities: what the driver reports. Networks: of the named systems; a card without one has a 100 Gb/s adapter a node. */
@@ -49,36 +53,109 @@ static double bytes_sent(const sn_instr *in, int ranks) {
     return !strcmp(in->op, "reduce_scatter") ? given - bytes_of(&in->out[0]) : given;
 }
 
-sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh) {
-    sn_program_time t = {0};
-    for (uint32_t k = 0; k < p->count; k++) {
-        const sn_instr *i = &p->instrs[k];
-        double share = 1; /* of the turns: an average step */
-        if (p->turns) share = ((i->turns.last < p->turns ? i->turns.last : p->turns - 1) - i->turns.first + 1) / (double)p->turns;
-        if (i->queue == SN_QUEUE_COMM) {
-            double bytes = share * bytes_sent(i, mesh->size[i->axis]);
-            t.sent += bytes;
-            t.communication += rates->ring > 0 ? bytes / rates->ring : share * i->bytes / rates->bytes_per_s;
-            continue;
-        }
-        bool bf16 = rates->bf16_flops > 0 && i->n_in > 1 && i->in[0].dtype == SN_BF16 && i->in[1].dtype == SN_BF16;
-        double arithmetic = i->flops / (bf16 ? rates->bf16_flops : rates->f32_flops);
-        double traffic = i->bytes / (i->queue == SN_QUEUE_COPY && rates->host > 0 ? rates->host : rates->bytes_per_s);
-        t.compute += share * (arithmetic > traffic ? arithmetic : traffic);
-    }
-    return t;
+/* The two multiply bf16 by bf16. */
+static bool is_bf16(const sn_instr *in) { return in->n_in > 1 && in->in[0].dtype == SN_BF16 && in->in[1].dtype == SN_BF16; }
+
+static double disk_seconds(const sn_instr *in, const sn_rates *rates) {
+    bool writes = in->n_out == 0; /* what it makes is in the disk arena, an input that it mutates */
+    double rate = writes ? rates->disk_write : rates->disk_read;
+    size_t bytes;
+    const sn_arg *a = writes ? &in->in[0] : &in->out[0];
+    if (!sn_shape_bytes(&a->shape, a->dtype, &bytes)) return 0;
+    return rate > 0 ? (double)bytes / rate : in->bytes / rates->bytes_per_s;
 }
 
-void sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f) {
-    f->compute_seconds = f->communication_seconds = f->sent_bytes = 0;
+double sn_roofline_seconds(const sn_instr *in, const sn_rates *rates) {
+    double arithmetic = in->flops / (rates->bf16_flops > 0 && is_bf16(in) ? rates->bf16_flops : rates->f32_flops);
+    double traffic = in->bytes / (in->queue == SN_QUEUE_COPY && rates->host > 0 ? rates->host : rates->bytes_per_s);
+    return arithmetic > traffic ? arithmetic : traffic;
+}
+
+/* ---- The profile ---- */
+
+void sn_profile_key(const sn_instr *in, char key[64]) {
+    snprintf(key, 64, "%s/%s", in->op, in->kernel && in->kernel->name ? in->kernel->name : "");
+}
+
+static bool same_op(const char *a, const char *b) {
+    size_t n = strcspn(a, "/");
+    return n == strcspn(b, "/") && !strncmp(a, b, n);
+}
+
+double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work) {
+    char key[64];
+    double sum = 0, weights = 0;
+    if (!p || !p->n || !(work > 0)) return 1;
+    sn_profile_key(in, key);
+    double x = log(work), y = log((in->flops + 1) / (in->bytes + 1));
+    for (int any = 0; any < 2 && weights == 0; any++)
+        for (size_t i = 0; i < p->n; i++) {
+            const sn_profile_point *at = &p->points[i];
+            if (any ? !same_op(at->key, key) : strcmp(at->key, key) != 0) continue;
+            double dx = x - log(at->work), dy = y - log(at->intensity), w = 1 / (dx * dx + 4 * dy * dy + 0.01);
+            sum += w * w * log(at->factor);
+            weights += w * w;
+        }
+    return weights > 0 ? exp(sum / weights) : 1;
+}
+
+/* ---- Programs ---- */
+
+/* share: of the steps in which it runs. */
+static double instruction_seconds(const sn_instr *in, const sn_rates *rates, const sn_mesh *mesh, double share, sn_program_time *t) {
+    double seconds, bytes;
+    switch (in->queue) {
+    case SN_QUEUE_COMM:
+        bytes = share * bytes_sent(in, mesh->size[in->axis]);
+        seconds = rates->ring > 0 ? bytes / rates->ring : share * in->bytes / rates->bytes_per_s;
+        t->sent += bytes;
+        t->communication += seconds;
+        return seconds;
+    case SN_QUEUE_IO: t->io += seconds = share * disk_seconds(in, rates); return seconds;
+    default:
+        seconds = sn_roofline_seconds(in, rates);
+        seconds *= share * sn_profile_factor(rates->profile, in, seconds);
+        *(in->queue == SN_QUEUE_COPY ? &t->io : &t->compute) += seconds;
+        return seconds;
+    }
+}
+
+/* Walks the queues as run/ does. ended[q * (count + 1) + k]: when the k-th instruction of queue q has ended. */
+sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out) {
+    size_t row = (size_t)p->count + 1;
+    uint32_t done[SN_QUEUE_COUNT] = {0};
+    double *ended = sn_alloc_zero(SN_QUEUE_COUNT * row, sizeof *ended);
+    *out = (sn_program_time){0};
+    if (!ended) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate an estimate of %u instructions", p->count);
+    for (uint32_t k = 0; k < p->count; k++) {
+        const sn_instr *in = &p->instrs[k];
+        double share = 1; /* of the turns: an average step */
+        if (p->turns) share = ((in->turns.last < p->turns ? in->turns.last : p->turns - 1) - in->turns.first + 1) / (double)p->turns;
+        double start = ended[in->queue * row + done[in->queue]], took = instruction_seconds(in, rates, mesh, share, out);
+        for (int q = 0; q < SN_QUEUE_COUNT; q++)
+            if (in->wait[q] && in->wait[q] <= done[q] && ended[q * row + in->wait[q]] > start) start = ended[q * row + in->wait[q]];
+        ended[in->queue * row + ++done[in->queue]] = start + took;
+        if (start + took > out->span) out->span = start + took;
+        if (seconds) seconds[k] = took;
+    }
+    sn_free(ended);
+    return SN_OK;
+}
+
+sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f) {
+    f->step_seconds = f->compute_seconds = f->communication_seconds = f->io_seconds = f->sent_bytes = 0;
     for (int k = 0; k < plan->n_programs; k++) {
         sn_role role = plan->programs[k].role;
         double times = role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE ? 1 : role == SN_ROLE_TRAIN_NEXT ? (double)(accumulation - 1) : 0;
-        sn_program_time t = sn_program_estimate(&plan->programs[k].program, rates, &plan->mesh);
+        if (times == 0) continue;
+        sn_program_time t;
+        SN_TRY(sn_program_estimate(&plan->programs[k].program, rates, &plan->mesh, NULL, &t));
+        f->step_seconds += times * t.span;
         f->compute_seconds += times * t.compute;
         f->communication_seconds += times * t.communication;
+        f->io_seconds += times * t.io;
         f->sent_bytes += times * t.sent;
     }
-    double sum = f->compute_seconds + f->communication_seconds;
-    f->tokens_per_s = sum > 0 ? (double)tokens / sum : 0;
+    f->tokens_per_s = f->step_seconds > 0 ? (double)tokens / f->step_seconds : 0;
+    return SN_OK;
 }

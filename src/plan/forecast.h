@@ -1,8 +1,9 @@
-/* How long a step will take: a roofline over the instructions' costs, and the bytes of collectives over the links.
+/* How long a step will take: the time of each instruction from its costs, and the queues walked as the run walks them.
  *
- * Estimates at peak rates: a compute instruction takes the longer of its arithmetic and its traffic, a collective of B bytes over N ranks
- * (N - 1) / N * B over the slowest link of the ring (Patarasuk and Yuan 2009). Nothing is overlapped, as no collective is issued ahead of
- * its use yet. */
+ * A compute instruction takes the longer of its arithmetic and its traffic at peak rates, times how much longer its kernel was seen to take
+ * (a profile of the machine; without one, 1). A collective of B bytes over N ranks takes (N - 1) / N * B over the slowest link of the ring
+ * (Patarasuk and Yuan 2009), reading and writing disk their bytes at the disk's rates. Each queue does its instructions in order, each one
+ * after the events that it waits for: what the plan lets overlap, overlaps. */
 #ifndef SN_PLAN_FORECAST_H
 #define SN_PLAN_FORECAST_H
 
@@ -22,13 +23,38 @@ typedef struct sn_accelerator {
 /* NULL: unknown. */
 const sn_accelerator *sn_accelerator_find(const char *name);
 
+/* How much longer a kernel takes than the roofline says: measured points, by kernel and by how much there is to do. See
+ * sn_profile_factor. */
+typedef struct sn_profile_point {
+    char key[64];             /* of sn_profile_key */
+    double work, intensity;   /* seconds that the roofline says; operations a byte */
+    double factor;            /* seconds seen, over those */
+} sn_profile_point;
+
+typedef struct sn_profile {
+    sn_profile_point *points; /* in any order */
+    size_t n;
+} sn_profile;
+
 /* What an estimate is made with. */
 typedef struct sn_rates {
     double f32_flops, bf16_flops; /* a second; bf16's count where an instruction multiplies bf16 by bf16, 0: there is no such unit */
     double bytes_per_s;           /* of memory */
     double ring;                  /* bytes/s that pass a rank in a ring; 0: collectives are copies in memory */
     double host;                  /* bytes/s of copies between tiers; 0: they are copies in memory */
+    double disk_read, disk_write; /* bytes/s; 0: as memory */
+    const sn_profile *profile;    /* NULL: kernels reach the peaks */
 } sn_rates;
+
+/* "matmul/avx512 q4_1": what is alike to a profile. */
+void sn_profile_key(const sn_instr *in, char key[64]);
+
+/* Seconds of an instruction at the peaks. */
+double sn_roofline_seconds(const sn_instr *in, const sn_rates *rates);
+
+/* The factor of the points of this key, weighted by how near they are in the logarithms of work and intensity; of another kernel of the
+ * same op where there is none; 1 without any. */
+double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work);
 
 /* Of an accelerator's ranks, spread over nodes. */
 sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes);
@@ -36,19 +62,22 @@ sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes);
 typedef struct sn_forecast {
     const sn_accelerator *accelerator; /* NULL: this machine */
     int ranks, nodes;
-    double compute_seconds, communication_seconds; /* of a step: all micro-batches and the update */
+    double step_seconds;                           /* all micro-batches and the update, with what overlaps */
+    double compute_seconds, communication_seconds, io_seconds; /* of it each queue is at work; io: disk, and copies between tiers */
     double sent_bytes;                             /* that a rank sends in a step, by rings */
     double tokens_per_s;                           /* of a rank */
 } sn_forecast;
 
 /* Of one run of a program. */
 typedef struct sn_program_time {
-    double compute, communication; /* seconds */
-    double sent;                   /* bytes that a rank sends */
+    double span;                        /* seconds from its beginning to the end of the last instruction */
+    double compute, communication, io;  /* seconds that the queues are at work */
+    double sent;                        /* bytes that a rank sends */
 } sn_program_time;
-sn_program_time sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh);
+/* seconds (may be NULL): of each instruction. Fails for want of memory only. */
+sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out);
 
 /* Estimates a step of a training job: its first micro-batch, accumulation - 1 later ones, the update. tokens: of a rank's step. */
-void sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f);
+sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f);
 
 #endif

@@ -118,13 +118,18 @@ static sn_status live_maximum(const sn_block *blocks, size_t n, uint64_t *bound)
     return SN_OK;
 }
 
-sn_status sn_place(sn_block *blocks, size_t n, uint64_t *arena) {
+sn_status sn_place(sn_block *blocks, size_t n, uint64_t most, uint64_t *arena, bool *rough) {
     *arena = 0;
     if (!n) return SN_OK;
     scratch s = {.items = sn_alloc(n * sizeof *s.items), .placed = sn_alloc((n + 1) * sizeof *s.placed), .best = sn_alloc(n * sizeof *s.best)};
     sn_status status = s.items && s.placed && s.best ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot place %zu blocks", n);
     uint64_t bound = 0, best = UINT64_MAX;
     if (status == SN_OK) status = live_maximum(blocks, n, &bound);
+    if (status == SN_OK && bound > most) {
+        *rough = true;
+        best = bound;
+        for (size_t i = 0; i < n; i++) s.best[i] = 0;
+    }
     for (int o = 0; status == SN_OK && o < N_ORDERS && best > bound; o++) {
         for (size_t i = 0; i < n; i++) s.items[i] = (item){key_of(&blocks[i], (order)o), (uint32_t)i};
         qsort(s.items, n, sizeof *s.items, by_key_down);

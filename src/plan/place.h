@@ -2,6 +2,7 @@
 #ifndef SN_PLAN_PLACE_H
 #define SN_PLAN_PLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,7 +20,8 @@ typedef struct sn_block {
 enum { SN_ALIGN = 64 };
 
 /* Sets every block's offset so that no two blocks that live at once, in the same turn, overlap; *arena is the end of the highest block.
- * Tries several orders (size, area, lifetime, start), then improves the best by moving the blocks at the top first. */
-sn_status sn_place(sn_block *blocks, size_t n, uint64_t *arena);
+ * Tries several orders (size, area, lifetime, start), then improves the best by moving the blocks at the top first.
+ * Where more than `most` bytes live at once, no offset is looked for: *arena is that many, and *rough is set. */
+sn_status sn_place(sn_block *blocks, size_t n, uint64_t most, uint64_t *arena, bool *rough);
 
 #endif

@@ -11,6 +11,8 @@ static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allo
 
 /* What of n elements in such units this rank holds on an axis of the mesh; *at: of those, where it begins. */
 static int64_t share_of(int64_t n, const sn_split_axis *x, int size, int index, int64_t *at) {
+    *at = 0;
+    if (!sn_is_flat(x) && x->at == SN_DEAL_FOLDED) return n / size; /* no run of it; every share is full */
     int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
     *at = shard * index < n ? shard * index : n;
     return n - *at < shard ? n - *at : shard;
@@ -396,6 +398,13 @@ static sn_status make_instructions(planner *p) {
     return SN_OK;
 }
 
+/* Transient bytes of a tier from which on the plan is of no use. */
+static uint64_t most_of(const planner *p, sn_tier tier) {
+    uint64_t persistent = p->plan->persistent_bytes[tier];
+    if (!p->request->most || tier != SN_TIER_DEVICE) return UINT64_MAX;
+    return p->request->most > persistent ? p->request->most - persistent : 0;
+}
+
 /* Blocks of one arena: values (by root) and scratch. */
 static sn_status place_transients(planner *p) {
     const sn_graph *g = p->g;
@@ -419,7 +428,7 @@ static sn_status place_transients(planner *p) {
             lives[n_lives++] = (sn_life){k, k, SN_NONE, 0, prog->instrs[k].scratch_bytes, SN_CLASS_WORKSPACE, SN_TIER_DEVICE, prog->instrs[k].turns};
         }
         uint64_t arena = 0;
-        if (p->request->reuse) s = sn_place(blocks, n, &arena);
+        if (p->request->reuse) s = sn_place(blocks, n, most_of(p, (sn_tier)tier), &arena, &p->plan->rough);
         else
             for (size_t i = 0; i < n; i++) {
                 blocks[i].offset = blocks[i].align ? sn_round_up(arena, blocks[i].align) : arena;
@@ -500,7 +509,7 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     if (s == SN_OK) s = place_transients(&p);
     if (s == SN_OK) {
         place_arguments(&p);
-        sn_plan_queues(&p.out->program);
+        if (!plan->rough) sn_plan_queues(&p.out->program);
     }
     sn_free(words);
     sn_free(longs);

@@ -87,6 +87,7 @@ typedef struct sn_plan {
     const char *disk_folder; /* the job's: where the disk arena's file is made; may be NULL when there is none */
     sn_bill bill;
     sn_device_shape device;
+    bool rough; /* over the request's `most`: values have no places, arenas are as large as what lives at once, queues do not wait */
     sn_mesh mesh;
     int rank;
     int ranks, ranks_planned; /* of sn_plan_cluster: compared with one another; planned really, the others are like one of these */
@@ -98,6 +99,7 @@ typedef struct sn_plan_request {
     uint64_t reserved;      /* bytes that no plan owns (engine/ measures them) */
     uint64_t files;         /* bytes of checkpoints and exports */
     uint64_t staging;       /* bytes of the transient part that exporting needs */
+    uint64_t most;          /* not 0: a plan whose device arena cannot be smaller than this much is of no use and stays rough */
     bool reuse;             /* false: every value gets its own bytes (the tests' oracle) */
 } sn_plan_request;
 

@@ -30,6 +30,8 @@ compare 3 --zero-stage 2 --optimizer adamw_8bit --num-train-epochs 1
 compare 2 --zero-stage 3 --optimizer muon --num-train-epochs 1
 OMPI_MCA_btl=self,tcp compare 3 --zero-stage 3 --num-train-epochs 1
 compare 3 --zero-stage 1 --precision fp16 --recompute all --num-train-epochs 1
+compare 2 --context-parallel-size 2 --num-train-epochs 1 --eval-fraction 0.2
+compare 4 --context-parallel-size 2 --zero-stage 3 --packing --num-train-epochs 1
 
 # ---- resume: stopped in the middle by one rank, then on to the end ----
 last='a rank that is asked to stop'

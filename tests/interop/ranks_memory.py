@@ -55,7 +55,7 @@ def main():
         for n in map(int, a.ranks.split(",")):
             for stage in map(int, a.stages.split(",")):
                 zero = ["--zero-stage", str(stage)]
-                plan = subprocess.run([a.snug, "plan", a.model, *shape, *zero, "--thread-ranks", str(n), "--json"], capture_output=True, text=True, check=True)
+                plan = subprocess.run([a.snug, "plan", a.model, *shape, *zero, "--ranks", str(n), "--nodes", "1", "--device-shape", "h100-80g", "--json"], capture_output=True, text=True, check=True)
                 planned_sent = json.loads(plan.stdout)["estimated"]["sent_bytes"]
                 out = work / "out"
                 shutil.rmtree(out, ignore_errors=True)

@@ -37,7 +37,7 @@ static void adafactor_apply(const adafactor_step *s, int64_t at, int64_t n, cons
     float *new = sn_result_f32(w->dtype, sn_element(w, at), buffer);
     SN_EACH(i, n, new[i] = (old[i] - shrink * old[i]) - u[i] / divisor *lr;);
     sn_store_updated(w, at, n, new, &s->random, 0);
-    if (sn_has(s->c, 6)) sn_store_f32(w16->dtype, new, n, sn_element(w16, at));
+    if (sn_has(s->c, 6)) sn_store_copy(w16, at, n, new, s->c->in[4].data, s->c->attrs.i[SN_ADAFACTOR_PARAMETER], 0);
 }
 
 static double adafactor_squares(const float *x, int64_t n) {

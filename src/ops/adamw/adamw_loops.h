@@ -26,7 +26,7 @@ static void adamw_task(void *context, int64_t task, int member) {
         sn_store_updated(w, at, n, w_new, &random[0], base);
         sn_store_updated(m, at, n, m_new, &random[1], base);
         sn_store_updated(v, at, n, v_new, &random[2], base);
-        if (sn_has(c, 6)) sn_store_f32(w16->dtype, w_new, n, sn_element(w16, at));
+        if (sn_has(c, 6)) sn_store_copy(w16, at, n, w_new, c->in[4].data, parameter, base);
     }
 }
 

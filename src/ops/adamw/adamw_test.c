@@ -134,6 +134,32 @@ static void rounds_by_the_documented_key(void **state) {
     op_free_call(&h);
 }
 
+/* The last update of a turn, which will leave the 16-bit weight alone. */
+static void last_copy_is_rounded_stochastically(void **state) {
+    (void)state;
+    const int64_t n = 1027, first = 512;
+    sn_call c = call(SN_F32, SN_F32, SN_F32, SN_BF16, n);
+    c.attrs.i[SN_ADAMW_FIRST] = first;
+    op_set(&c.in[4], 7, 9);
+    op_same_bits(&sn_op_adamw, &c);
+    int other = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float w = ((const float *)c.in[0].data)[i];
+        const uint64_t counter = (uint64_t)(first + i) / 4;
+        const sn_rng4 r = sn_philox(123, 456, 9, 5 * 4 + 3, (uint32_t)counter, (uint32_t)(counter >> 32));
+        const uint16_t h = ((const uint16_t *)c.in[6].data)[i];
+        assert_int_equal(h, (sn_f32_bits(w) + (r.v[(first + i) % 4] >> 16)) >> 16);
+        other += h != sn_f32_to_bf16(w);
+    }
+    assert_true(other > n / 10 && other < n / 2);
+    op_free_call(&c);
+    c = call(SN_F32, SN_F32, SN_F32, SN_F16, n); /* has bits enough */
+    op_set(&c.in[4], 7, 9);
+    op_same_bits(&sn_op_adamw, &c);
+    for (int64_t i = 0; i < n; i++) assert_int_equal(((const uint16_t *)c.in[6].data)[i], sn_f32_to_f16(((const float *)c.in[0].data)[i]));
+    op_free_call(&c);
+}
+
 /* 1.0 minus 1e-3, a thousand times, all in bf16: rounding to nearest would stay at 1.0. */
 static void small_steps_in_bf16(void **state) {
     (void)state;
@@ -192,7 +218,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form),  cmocka_unit_test(against_f64),         cmocka_unit_test(a_hundred_steps_of_torch),
         cmocka_unit_test(decay_alone), cmocka_unit_test(not_applied),         cmocka_unit_test(rounds_by_the_documented_key),
-        cmocka_unit_test(refuses),     cmocka_unit_test(small_steps_in_bf16), cmocka_unit_test(shards_keep_their_bits),
+        cmocka_unit_test(last_copy_is_rounded_stochastically), cmocka_unit_test(refuses),     cmocka_unit_test(small_steps_in_bf16), cmocka_unit_test(shards_keep_their_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static void adamw_8bit_task(void *context, int64_t task, int member) {
         sn_store_updated(w, at, n, w_new, &random, c->attrs.i[SN_ADAMW_FIRST]);
         encode_signed(m_map, m_buffer, n, m_max, m);
         encode_unsigned(v_map, v_buffer, n, v_max, v);
-        if (sn_has(c, 8)) sn_store_f32(w16->dtype, w_new, n, sn_element(w16, at));
+        if (sn_has(c, 8)) sn_store_copy(w16, at, n, w_new, hyper, c->attrs.i[SN_ADAMW_PARAMETER], c->attrs.i[SN_ADAMW_FIRST]);
     }
 }
 

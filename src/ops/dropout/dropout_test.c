@@ -58,6 +58,20 @@ static void rows_keep_their_bits(void **state) { /* a shard of rows gives the bi
     op_free_call(&part);
 }
 
+static void places_say_which_rows(void **state) { /* rows in another order keep what they have in theirs */
+    (void)state;
+    static const int32_t places[] = {3, 4, 11, 12, 30, 36, 0};
+    sn_call whole = call(SN_F32, 37, 33, 0.5, 4), part = call(SN_F32, 7, 33, 0.5, 4);
+    for (int64_t i = 0; i < 7 * 33; i++) op_set(&part.in[0], i, op_get(&whole.in[0], places[i / 33] * 33 + i % 33));
+    op_run(&sn_op_dropout, &whole);
+    part.in[2] = op_tensor_i32(sn_shape_of(7), places);
+    part.n_in = 3;
+    op_same_bits(&sn_op_dropout, &part);
+    for (int64_t i = 0; i < 7 * 33; i++) assert_true(op_get(&part.out[0], i) == op_get(&whole.out[0], places[i / 33] * 33 + i % 33));
+    op_free_call(&whole);
+    op_free_call(&part);
+}
+
 static void keeps_the_share(void **state) {
     (void)state;
     sn_call c = call(SN_F32, 100, 1000, 0.1, 0);
@@ -80,11 +94,17 @@ static void refuses(void **state) {
     op_refused(&sn_op_dropout, &c, 2, "key must be u32, found i32");
     c.in[1].shape = sn_shape_of(3);
     op_refused(&sn_op_dropout, &c, 2, "key must be [4], found [3]");
+    c.in[1] = (sn_tensor){.dtype = SN_U32, .shape = sn_shape_of(4)};
+    c.attrs.f[SN_DROPOUT_P] = 0.5;
+    c.in[2] = (sn_tensor){.dtype = SN_I32, .shape = sn_shape_of(3)};
+    op_refused(&sn_op_dropout, &c, 3, "index must be [2], found [3]");
+    c.in[2] = (sn_tensor){.dtype = SN_F32, .shape = sn_shape_of(2)};
+    op_refused(&sn_op_dropout, &c, 3, "index must be i32, found f32");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(by_the_documented_key), cmocka_unit_test(nothing_and_everything),
-                                       cmocka_unit_test(rows_keep_their_bits), cmocka_unit_test(keeps_the_share),
+                                       cmocka_unit_test(rows_keep_their_bits), cmocka_unit_test(places_say_which_rows), cmocka_unit_test(keeps_the_share),
                                        cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void lion_task(void *context, int64_t task, int member) {
                 float result = weight[i] * keep - lr * sign; m_new[i] = moved; w_new[i] = result;);
         sn_store_updated(w, at, n, w_new, &random[0], base);
         sn_store_updated(m, at, n, m_new, &random[1], base);
-        if (sn_has(c, 5)) sn_store_f32(w16->dtype, w_new, n, sn_element(w16, at));
+        if (sn_has(c, 5)) sn_store_copy(w16, at, n, w_new, hyper, parameter, base);
     }
 }
 

@@ -147,7 +147,7 @@ static void weight_task(void *context, int64_t task, int member) {
         float *new = sn_result_f32(w->dtype, sn_element(w, at), buffer);
         SN_EACH(i, n, new[i] = old[i] * keep - step *x[i];);
         sn_store_updated(w, at, n, new, &s->random[0], 0);
-        if (sn_has(s->c, 5)) sn_store_f32(w16->dtype, new, n, sn_element(w16, at));
+        if (sn_has(s->c, 5)) sn_store_copy(w16, at, n, new, s->c->in[3].data, s->c->attrs.i[SN_MUON_PARAMETER], 0);
     }
 }
 

@@ -29,7 +29,7 @@ static void sgd_task(void *context, int64_t task, int member) {
             SN_EACH(i, n, w_new[i] = weight[i] - lr * (grad[i] * factor + decay * weight[i]););
         }
         sn_store_updated(w, at, n, w_new, &random[0], base);
-        if (sn_has(c, 5)) sn_store_f32(w16->dtype, w_new, n, sn_element(w16, at));
+        if (sn_has(c, 5)) sn_store_copy(w16, at, n, w_new, hyper, parameter, base);
     }
 }
 
