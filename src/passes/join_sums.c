@@ -1,13 +1,16 @@
-/* Small gradients are summed over the ranks together: one collective for several instead of two for each. What was summed when it was made waits for
- * others, at most until something looks at it. Each element is the same sum in rank order, so bits do not change. DeepSpeed: reduce_bucket_size. */
+/* Small gradients are summed over the ranks together: one collective for several instead of two for each. What was summed when it was made
+ * waits for others, at most until something looks at it. Each element is the same sum in rank order, so bits do not change. DeepSpeed:
+ * reduce_bucket_size. */
 #include "graph/op.h"
 #include "ops/all_reduce/all_reduce.h"
 #include "ops/reduce_scatter/reduce_scatter.h"
 #include "passes/pass.h"
 
-static const sn_option options[] = {
-    {.key = "join_sums", .kind = SN_OPTION_BYTES, .default_text = "64KiB", .metavar = "SIZE",
-     .help = "gradients of at most this size are summed over ranks several at once; 0: each for itself"}};
+static const sn_option options[] = {{.key = "join_sums",
+                                     .kind = SN_OPTION_BYTES,
+                                     .default_text = "64KiB",
+                                     .metavar = "SIZE",
+                                     .help = "gradients of at most this size are summed over ranks several at once; 0: each for itself"}};
 
 typedef struct joiner {
     sn_graph *g;
@@ -16,7 +19,7 @@ typedef struct joiner {
     uint64_t most;  /* bytes of a gradient */
     uint32_t *uses; /* by value */
     sn_use in[2 * SN_ALL_REDUCE_MOST];
-    int count;      /* of `in` */
+    int count; /* of `in` */
     int64_t adds;
     sn_nid last; /* the node that would have ended the last of them */
 } joiner;
@@ -27,17 +30,23 @@ static bool is_gradient(const sn_graph *g, sn_vid v) {
     return e->class_of == SN_CLASS_GRADIENTS && e->rest.tier == SN_TIER_DEVICE;
 }
 
-/* A small sum from position k of the order on: reduce_scatter, all_gather, and what may take that. Returns how many nodes it is; 0: none. */
+/* A small sum from position k of the order on: reduce_scatter, all_gather, and what may take that. Returns how many nodes it is; 0: none.
+ */
 static size_t find_sum(const joiner *j, size_t k, sn_use *x, sn_vid *into, bool *adds) {
     const sn_graph *g = j->g;
     const sn_node *scatter = &g->nodes[j->old[k]];
     size_t bytes;
-    if (scatter->op != SN_OP_reduce_scatter || scatter->phase != SN_PHASE_BACKWARD || scatter->attrs.i[SN_REDUCE_SCATTER_AXIS] != SN_MESH_DP) return 0;
+    if (scatter->op != SN_OP_reduce_scatter || scatter->phase != SN_PHASE_BACKWARD ||
+        scatter->attrs.i[SN_REDUCE_SCATTER_AXIS] != SN_MESH_DP)
+        return 0;
     if (scatter->attrs.i[SN_REDUCE_SCATTER_ROWS] || k + 1 >= j->n) return 0;
     const sn_value *v = &g->values[scatter->in[0].value];
     const sn_node *gather = &g->nodes[j->old[k + 1]], *taker = k + 2 < j->n ? &g->nodes[j->old[k + 2]] : NULL;
-    if (v->persistent != SN_NONE || !sn_dtype_is_float(v->dtype) || v->dtype == SN_F64 || !sn_shape_bytes(&v->shape, v->dtype, &bytes) || bytes > j->most) return 0;
-    if (gather->op != SN_OP_all_gather || gather->n_in != 1 || gather->in[0].value != scatter->out[0] || j->uses[scatter->out[0]] != 1) return 0;
+    if (v->persistent != SN_NONE || !sn_dtype_is_float(v->dtype) || v->dtype == SN_F64 || !sn_shape_bytes(&v->shape, v->dtype, &bytes) ||
+        bytes > j->most)
+        return 0;
+    if (gather->op != SN_OP_all_gather || gather->n_in != 1 || gather->in[0].value != scatter->out[0] || j->uses[scatter->out[0]] != 1)
+        return 0;
     *x = sn_use_of(scatter->in[0].value);
     *adds = false;
     *into = gather->out[0];
@@ -57,7 +66,8 @@ static sn_status push(sn_graph *g, sn_nid id) {
 
 static sn_status flush(joiner *j) {
     sn_graph *g = j->g;
-    const sn_attrs a = {.i = {[SN_ALL_REDUCE_AXIS] = SN_MESH_DP, [SN_ALL_REDUCE_RANKS] = g->job->mesh.size[SN_MESH_DP], [SN_ALL_REDUCE_ADDS] = j->adds}};
+    const sn_attrs a = {
+        .i = {[SN_ALL_REDUCE_AXIS] = SN_MESH_DP, [SN_ALL_REDUCE_RANKS] = g->job->mesh.size[SN_MESH_DP], [SN_ALL_REDUCE_ADDS] = j->adds}};
     sn_vid out[SN_MAX_OUT];
     if (!j->count) return SN_OK;
     sn_insert_like(g, j->last, "join_sums");
@@ -72,7 +82,9 @@ static bool needs_sums(const joiner *j, const sn_node *n) {
     if (n->phase == SN_PHASE_UPDATE) return true;
     for (int k = 0; k < j->count; k++)
         for (int i = 0; i < n->n_in + n->n_out; i++)
-            if ((i < n->n_in ? n->in[i].value : n->out[i - n->n_in]) == j->in[k].value && (k % 2 || i >= n->n_in || sn_ops[n->op]->mutates >> i & 1)) return true;
+            if ((i < n->n_in ? n->in[i].value : n->out[i - n->n_in]) == j->in[k].value &&
+                (k % 2 || i >= n->n_in || sn_ops[n->op]->mutates >> i & 1))
+                return true;
     return false;
 }
 

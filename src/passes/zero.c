@@ -3,9 +3,10 @@
  * shards, updates work on shards, weights are gathered before their uses. Bits do not change: a shard holds whole units, over
  * which the norm is summed. Source: Rajbhandari et al. 2019 (arXiv 1910.02054).
  *
- * Two settings trade bits for what is sent. gradient_sync = step: each rank adds its own gradients over the micro-batches of a step, and they are
- * summed over the ranks once, before the update: another order of the same sums. zero_gather_dtype = int8: weights are gathered in blocks of 32
- * of 8 bits, and used so; what rests is as it was. Source: Wang et al. 2023, ZeRO++ (arXiv 2306.10209), its quantised weights. */
+ * Two settings trade bits for what is sent. gradient_sync = step: each rank adds its own gradients over the micro-batches of a step, and
+ * they are summed over the ranks once, before the update: another order of the same sums. zero_gather_dtype = int8: weights are gathered in
+ * blocks of 32 of 8 bits, and used so; what rests is as it was. Source: Wang et al. 2023, ZeRO++ (arXiv 2306.10209), its quantised weights.
+ */
 #include <string.h>
 
 #include "graph/op.h"
@@ -14,11 +15,22 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "zero_stage", .deepspeed = "zero_optimization.stage", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "0|1|2|3",
+    {.key = "zero_stage",
+     .deepspeed = "zero_optimization.stage",
+     .kind = SN_OPTION_INT,
+     .default_text = "0",
+     .metavar = "0|1|2|3",
      .help = "split over ranks: 1 optimizer states, 2 gradients too, 3 weights too"},
-    {.key = "gradient_sync", .kind = SN_OPTION_CHOICE, .choices = "micro,step", .default_text = "micro",
+    {.key = "gradient_sync",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "micro,step",
+     .default_text = "micro",
      .help = "gradients are summed over ranks after each micro-batch, or once a step: less is sent, each rank holds them whole"},
-    {.key = "zero_gather_dtype", .deepspeed = "zero_optimization.zero_quantized_weights=int8", .kind = SN_OPTION_CHOICE, .choices = "none,int8", .default_text = "none",
+    {.key = "zero_gather_dtype",
+     .deepspeed = "zero_optimization.zero_quantized_weights=int8",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "none,int8",
+     .default_text = "none",
      .help = "form in which stage 3 gathers weights for their use: none: as they rest"}};
 
 enum { UNIT = SN_SUM_SQUARES_UNIT };
@@ -55,7 +67,8 @@ static sn_status sum_before_update(sn_graph *g, sn_pid p, size_t *at, bool whole
     use.has_split = true;
     use.split = e->rest.split;
     use.split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
-    if (sn_shape_elements(&e->shape, &n) && n > UNIT) use.split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = UNIT};
+    if (sn_shape_elements(&e->shape, &n) && n > UNIT)
+        use.split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = UNIT};
     use.pinned = 1u << SN_MESH_DP;
     sn_insert_before(g, g->order[*at], "zero");
     sn_append_uses(g, SN_OP_copy, &a, 1, &use, e->name, sum);
@@ -63,7 +76,8 @@ static sn_status sum_before_update(sn_graph *g, sn_pid p, size_t *at, bool whole
     ++*at;
     g->values[sum[0]].class_of = SN_CLASS_GRADIENTS;
     sn_replace_uses(g, v, sum[0], *at);
-    for (size_t k = *at; whole_updates && k < g->n_order; k++) { /* their states rest whole: an update of a shard would have to be gathered */
+    for (size_t k = *at; whole_updates && k < g->n_order;
+         k++) { /* their states rest whole: an update of a shard would have to be gathered */
         sn_node *node = &g->nodes[g->order[k]];
         for (int i = 0; i < node->n_in; i++) {
             if (node->in[i].value != sum[0] || sn_ops[node->op]->flat_run) continue;
@@ -101,7 +115,8 @@ static void gather_in_blocks(sn_graph *g) {
         for (int i = 0; n->phase != SN_PHASE_UPDATE && i < n->n_in; i++) {
             const sn_value *v = n->in[i].value == SN_NONE ? NULL : &g->values[n->in[i].value];
             if (!v || v->persistent == SN_NONE || v->class_of != SN_CLASS_WEIGHTS || !sn_is_flat(&v->rest.split.axis[SN_MESH_DP])) continue;
-            if (!sn_dtype_is_float(v->dtype) || v->shape.d[v->shape.rank - 1] % sn_dtypes[SN_Q8_0].block || sn_ops[n->op]->mutates >> i & 1) continue;
+            if (!sn_dtype_is_float(v->dtype) || v->shape.d[v->shape.rank - 1] % sn_dtypes[SN_Q8_0].block || sn_ops[n->op]->mutates >> i & 1)
+                continue;
             sn_call call;
             sn_node_call(g, n, &call);
             if (sn_ops[n->op]->accepts && sn_ops[n->op]->accepts(&call, i, SN_Q8_0)) n->in[i].form = SN_Q8_0;
@@ -137,7 +152,8 @@ static const char hints[] =
     "zero_optimization.offload_optimizer.device:none,zero_optimization.offload_optimizer.pin_memory,"
     "zero_optimization.offload_param.device:none,zero_optimization.offload_param.pin_memory";
 
-static const sn_choice choices[] = {{"zero_stage", "1", SN_CHOICE_EXACT, {0}}, {"zero_stage", "2", SN_CHOICE_EXACT, {0}}, {"zero_stage", "3", SN_CHOICE_EXACT, {0}}};
+static const sn_choice choices[] = {
+    {"zero_stage", "1", SN_CHOICE_EXACT, {0}}, {"zero_stage", "2", SN_CHOICE_EXACT, {0}}, {"zero_stage", "3", SN_CHOICE_EXACT, {0}}};
 
 /* One rank alone has nothing to share. */
 static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {

@@ -1,5 +1,6 @@
-/* all_reduce: small summands together, so that they cost one collective: x1, into1, x2, into2, ... of equal shapes two by two. Each x is a summand on
- * every rank; its sum over the ranks (f32 in rank order, rounded to x's form) is written to `into`, or added there. Collective. */
+/* all_reduce: small summands together, so that they cost one collective: x1, into1, x2, into2, ... of equal shapes two by two. Each x is a
+ * summand on every rank; its sum over the ranks (f32 in rank order, rounded to x's form) is written to `into`, or added there. Collective.
+ */
 #ifndef SN_OPS_ALL_REDUCE_H
 #define SN_OPS_ALL_REDUCE_H
 

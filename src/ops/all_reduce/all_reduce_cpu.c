@@ -87,5 +87,10 @@ static void all_reduce_run(const sn_call *c) {
 
 static bool all_reduce_takes(const sn_call *c) { return c->attrs.i[SN_ALL_REDUCE_RANKS] <= SN_RANKS_MOST; }
 
-const sn_kernel sn_all_reduce_cpu[] = {
-    {.name = "reference", .device = SN_DEVICE_CPU, .needs = SN_CPU_REFERENCE, .takes = all_reduce_takes, .scratch = all_reduce_room, .run = all_reduce_run}, {.name = NULL}};
+const sn_kernel sn_all_reduce_cpu[] = {{.name = "reference",
+                                        .device = SN_DEVICE_CPU,
+                                        .needs = SN_CPU_REFERENCE,
+                                        .takes = all_reduce_takes,
+                                        .scratch = all_reduce_room,
+                                        .run = all_reduce_run},
+                                       {.name = NULL}};

@@ -45,7 +45,8 @@ static void check(sn_dtype form, sn_dtype into, int pairs, int ranks, bool copie
     for (int k = 0; k < pairs; k++)
         for (int64_t i = 0; i < sizes[k % 5]; i++) {
             float sum = 0;
-            for (int r = 0; r < ranks; r++) sum = r ? sum + (float)op_get(&j.calls[r].in[2 * k], i) : (float)op_get(&j.calls[r].in[2 * k], i);
+            for (int r = 0; r < ranks; r++)
+                sum = r ? sum + (float)op_get(&j.calls[r].in[2 * k], i) : (float)op_get(&j.calls[r].in[2 * k], i);
             op_set(&x, 0, (double)sum);
             float wanted = (float)op_get(&x, 0);
             if (adds >> k & 1) wanted = (float)op_get(&before.in[2 * k + 1], i) + wanted;
@@ -67,7 +68,9 @@ static void sums_in_rank_order(void **state) {
 
 static void refuses(void **state) {
     (void)state;
-    sn_call c = {.in = {{.dtype = SN_F32, .shape = sn_shape_of(6)}, {.dtype = SN_F32, .shape = sn_shape_of(6)}, {.dtype = SN_F32, .shape = sn_shape_of(6)}}};
+    sn_call c = {.in = {{.dtype = SN_F32, .shape = sn_shape_of(6)},
+                        {.dtype = SN_F32, .shape = sn_shape_of(6)},
+                        {.dtype = SN_F32, .shape = sn_shape_of(6)}}};
     c.attrs.i[SN_ALL_REDUCE_RANKS] = 2;
     op_refused(&sn_op_all_reduce, &c, 3, "wants pairs of x and into, found 3");
     c.attrs.i[SN_ALL_REDUCE_ADDS] = 2;
