@@ -58,7 +58,7 @@ static size_t find_sum(const joiner *j, size_t k, sn_use *x, sn_vid *into, bool 
     return is_gradient(g, *into) ? 3 : 0;
 }
 
-static int32_t turn_of(const sn_graph *g, sn_vid into) { return g->job->persistent[g->values[into].persistent].turn; }
+static int32_t turn_of(const sn_graph *g, sn_vid into) { return sn_job_turn(g->job, g->values[into].persistent); }
 
 static sn_status push(sn_graph *g, sn_nid id) {
     if (SN_GROW(g->order, g->n_order, g->cap_order) != SN_OK) return sn_fail(SN_ERR_NO_MEMORY, "cannot order %s", g->name);
