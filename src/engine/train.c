@@ -230,7 +230,7 @@ static sn_status finish(sn_training *t) {
     sn_metric items[] = {sn_metric_integer("planned_bytes", (int64_t)s->planned_bytes), sn_metric_integer("peak_bytes", (int64_t)s->peak_bytes),
                          sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others.peak)),
                          sn_metric_integer("planned_bytes_of_all_ranks", (int64_t)(s->planned_bytes + others.planned)),
-                         sn_metric_integer("sent_bytes", (int64_t)sn_run_sent(t->runs[0])),
+                         sn_metric_integer("sent_bytes", (int64_t)sn_run_sent(t->runs[0])), sn_metric_integer("planned_sent_bytes_a_step", (int64_t)t->forecast.sent_bytes),
                          sn_metric_number("tokens_per_s", s->tokens_per_s), sn_metric_number("first_loss", s->first_loss),
                          sn_metric_number("last_loss", s->last_loss), sn_metric_number("eval_loss", s->eval_loss),
                          sn_metric_integer("steps", s->steps), sn_metric_integer("skipped", s->skipped), sn_metric_integer("tokens", s->tokens),
@@ -307,7 +307,11 @@ static sn_status run_training(sn_training *t, const char *data) {
     t->here = t->world.comm ? 1 : t->ranks;
     t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->here;
     SN_TRY(estimate(t));
-    if (!t->world.rank && t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, &t->session, t->recipe, &t->forecast, &t->fit);
+    if (!t->world.rank && t->hooks && t->hooks->planned) {
+        sn_session alone = t->session; /* what is shown asks no other rank: those are not here */
+        alone.world = NULL;
+        t->hooks->planned(t->hooks->context, &alone, t->recipe, &t->forecast, &t->fit);
+    }
     t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");
     t->accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps");
     t->cutoff = sn_options_int(t->recipe, "cutoff_len");

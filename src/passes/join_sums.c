@@ -58,6 +58,8 @@ static size_t find_sum(const joiner *j, size_t k, sn_use *x, sn_vid *into, bool 
     return is_gradient(g, *into) ? 3 : 0;
 }
 
+static int32_t turn_of(const sn_graph *g, sn_vid into) { return sn_job_turn(g->job, g->values[into].persistent); }
+
 static sn_status push(sn_graph *g, sn_nid id) {
     if (SN_GROW(g->order, g->n_order, g->cap_order) != SN_OK) return sn_fail(SN_ERR_NO_MEMORY, "cannot order %s", g->name);
     g->order[g->n_order++] = id;
@@ -102,13 +104,15 @@ static sn_status join(joiner *j) {
             SN_TRY(push(g, j->old[k]));
             continue;
         }
-        if (j->count == 2 * SN_ALL_REDUCE_MOST) SN_TRY(flush(j));
+        if (j->count == 2 * SN_ALL_REDUCE_MOST || (j->count && turn_of(g, j->in[1].value) != turn_of(g, into))) SN_TRY(flush(j));
         if (adds) j->adds |= 1ll << j->count / 2;
         else g->values[into].producer = SN_NONE; /* it is written where it rests */
         j->in[j->count++] = x;
         j->in[j->count++] = sn_use_of(into);
         j->last = j->old[last];
         for (size_t i = k; i <= last; i++) g->nodes[j->old[i]].dead = true;
+        g->values[g->nodes[j->old[k]].out[0]].result.axis[SN_MESH_DP] =
+            (sn_split_axis){.kind = SN_WHOLE}; /* a shard that no rank has any more */
     }
     return flush(j);
 }

@@ -137,10 +137,12 @@ static void move_parts(sn_comm *c) {
 /* Every rank says which collective it is at, and what it is. */
 static void compare(sn_comm *c, const uint64_t mine[3]) {
     const state *s = c->state;
+    const uint64_t sent = c->sent; /* this is not the program's */
     uint64_t theirs[SN_RANKS_MOST][3] = {{0}};
     for (int r = 0; r < c->size; r++) s->parts[r] = (part){(const char *)mine, (char *)theirs[r], sizeof theirs[r], sizeof theirs[r]};
     s->parts[c->rank] = (part){0};
     move_parts(c);
+    c->sent = sent;
     for (int r = 0; r < c->size; r++) {
         char text[256];
         if (r == c->rank || !memcmp(theirs[r], mine, sizeof theirs[r])) continue;
