@@ -137,7 +137,8 @@ static sn_status join_graph(sn_graph *g, uint64_t most) {
 
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     const uint64_t most = sn_options_bytes(recipe, "join_sums");
-    for (int k = 0; most && cluster->mesh.size[SN_MESH_DP] > 1 && k < job->n_graphs; k++)
+    /* Of a pipeline, what is summed together would have to belong to one stage. */
+    for (int k = 0; most && cluster->mesh.size[SN_MESH_DP] > 1 && cluster->mesh.size[SN_MESH_PP] == 1 && k < job->n_graphs; k++)
         if (sn_role_trains(job->graphs[k]->role)) SN_TRY(join_graph(job->graphs[k], most));
     return SN_OK;
 }

@@ -186,7 +186,7 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
 }
 
 /* One buffer of weights instead of two. */
-static const sn_choice choices[] = {{"overlap_comm", "0", SN_CHOICE_EXACT, {0}}};
+static const sn_choice choices[] = {{.key = "overlap_comm", .value = "0", .kind = SN_CHOICE_EXACT}};
 
 const sn_pass sn_pass_overlap = {
     .name = "overlap",

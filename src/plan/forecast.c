@@ -42,7 +42,7 @@ static double bytes_of(const sn_arg *a) {
 
 /* Bytes that this rank sends for a collective: its shard to all others, all but its own shard of a summand, or all that it gives. */
 static double bytes_sent(const sn_instr *in, int ranks) {
-    const double given = bytes_of(&in->in[0]);
+    const double given = in->n_in ? bytes_of(&in->in[0]) : 0; /* of a pair, the one that gets gives nothing */
     if (ranks <= 1) return 0;
     if (!strcmp(in->op, "all_reduce")) { /* shares of f32 to and from all */
         int64_t n = 0, part;
