@@ -71,6 +71,8 @@ typedef struct sn_op {
     /* bit i: input i is added to a sum: where the result is a summand on each rank, the first alone is given it, the others none. */
     uint32_t added_once;
 
+    bool pairs; /* its cost counts pairs of tokens of one sequence; rows of a micro-batch do not see each other, and make it cheaper */
+
     bool is_loss; /* gradients start at output 0, the losses of tokens */
 
     /* Not 0: the op communicates, over the mesh axis that integer attribute comm_axis - 1 says. */
