@@ -6,47 +6,40 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "engine/search.h"
 #include "engine/train.h"
 #include "program/files.h"
 
-enum { REPEATS = 6, DISK_BYTES = 64 << 20, DISK_PIECE = 4 << 20 };
+enum { REPEATS = 4, DISK_BYTES = 64 << 20, DISK_PIECE = 4 << 20 };
 
 /* Sizes of the models: a small one's block, and a wider one's; few rows, where calls cost more than what they do. */
 typedef struct size_of {
     int64_t hidden, intermediate, heads, kv_heads, head_dim, vocabulary, rows, cutoff;
 } size_of;
-static const size_of small = {576, 1536, 9, 3, 64, 8192, 4, 256}, wide = {1024, 2816, 16, 8, 64, 4096, 1, 512}, few = {576, 1536, 9, 3, 64, 4096, 1, 64};
+static const size_of small = {576, 1536, 9, 3, 64, 8192, 4, 256}, wide = {1024, 2816, 16, 8, 64, 4096, 1, 512},
+                     few = {576, 1536, 9, 3, 64, 4096, 1, 64};
+static const size_of long_row = {576, 1536, 9, 3, 64, 2048, 1, 1024};
 
+/* Sizes and rules that no pass's choices lead to. */
 static const struct {
     const size_of *size;
     sn_model_arch arch;
-    const char *options; /* key value ... */
+    const char *key, *value; /* NULL: as ever */
 } cases[] = {
-    {&small, SN_ARCH_LLAMA, ""},
-    {&wide, SN_ARCH_LLAMA, ""},
-    {&few, SN_ARCH_LLAMA, ""},
-    {&small, SN_ARCH_LLAMA, "precision bf16"},
-    {&wide, SN_ARCH_LLAMA, "precision bf16 moment_dtype bf16"},
-    {&small, SN_ARCH_LLAMA, "qlora true"},
-    {&wide, SN_ARCH_LLAMA, "qlora true lora_rank 64"},
-    {&small, SN_ARCH_LLAMA, "qlora true precision bf16"},
-    {&wide, SN_ARCH_LLAMA, "lora true precision bf16"},
-    {&few, SN_ARCH_LLAMA, "optimizer adamw_8bit"},
-    {&few, SN_ARCH_LLAMA, "optimizer adafactor"},
-    {&few, SN_ARCH_LLAMA, "optimizer lion"},
-    {&few, SN_ARCH_LLAMA, "optimizer muon"},
-    {&few, SN_ARCH_LLAMA, "optimizer sgd momentum 0.9"},
-    {&few, SN_ARCH_GPT2, ""},
+    {&small, SN_ARCH_LLAMA, NULL, NULL},        {&wide, SN_ARCH_LLAMA, NULL, NULL},         {&few, SN_ARCH_LLAMA, NULL, NULL},
+    {&long_row, SN_ARCH_LLAMA, NULL, NULL},     {&few, SN_ARCH_GPT2, NULL, NULL},           {&few, SN_ARCH_LLAMA, "optimizer", "adafactor"},
+    {&few, SN_ARCH_LLAMA, "optimizer", "lion"}, {&few, SN_ARCH_LLAMA, "optimizer", "muon"}, {&few, SN_ARCH_LLAMA, "optimizer", "sgd"},
 };
 
-static sn_status make_recipe(const char *options, const size_of *size, int threads, sn_options **out) {
-    char text[256], *save = NULL;
+static sn_status make_recipe(const size_of *size, int threads, sn_options **out) {
+    char text[32];
     SN_TRY(sn_recipe_new(out));
-    snprintf(text, sizeof text, "%s threads %d per_device_train_batch_size %lld cutoff_len %lld", options, threads, (long long)size->rows,
-             (long long)size->cutoff);
-    for (char *key = strtok_r(text, " ", &save); key; key = strtok_r(NULL, " ", &save))
-        SN_TRY(sn_options_set(*out, key, strtok_r(NULL, " ", &save), SN_FROM_COMMAND_LINE, "probe"));
-    return SN_OK;
+    snprintf(text, sizeof text, "%d", threads);
+    SN_TRY(sn_options_set(*out, "threads", text, SN_FROM_COMMAND_LINE, "probe"));
+    snprintf(text, sizeof text, "%lld", (long long)size->rows);
+    SN_TRY(sn_options_set(*out, "per_device_train_batch_size", text, SN_FROM_COMMAND_LINE, "probe"));
+    snprintf(text, sizeof text, "%lld", (long long)size->cutoff);
+    return sn_options_set(*out, "cutoff_len", text, SN_FROM_COMMAND_LINE, "probe");
 }
 
 static sn_status make_model(const size_of *size, sn_model_arch arch, sn_model *m) {
@@ -126,24 +119,67 @@ static sn_status run_case(sn_session *s, const size_of *size, const sn_rates *ra
     return status;
 }
 
-static sn_status measure_case(const size_of *size, sn_model_arch arch, const char *options, int threads, const sn_rates *rates, sn_profile *out) {
-    sn_options *recipe = NULL;
+typedef struct prober {
+    int threads;
+    const sn_rates *rates;
+    sn_profile *out;
+} prober;
+
+static sn_status run_recipe(const prober *p, const size_of *size, sn_model_arch arch, const sn_options *recipe) {
     sn_session s = {0};
     sn_model m;
     sn_status status = make_model(size, arch, &m);
-    if (status == SN_OK) status = make_recipe(options, size, threads, &recipe);
     if (status == SN_OK) status = sn_train_plan(&m, recipe, NULL, NULL, &s);
     if (status == SN_OK) status = sn_session_open(&s, recipe, NULL, NULL);
-    if (status == SN_OK) status = run_case(&s, size, rates, out);
+    if (status == SN_OK) status = run_case(&s, size, p->rates, p->out);
     sn_session_close(&s);
-    sn_options_close(recipe);
     sn_model_close(&m);
     return status;
 }
 
+static sn_status measure_case(const prober *p, size_t i) {
+    sn_options *recipe = NULL;
+    sn_status s = make_recipe(cases[i].size, p->threads, &recipe);
+    if (s == SN_OK && cases[i].key) s = sn_options_set(recipe, cases[i].key, cases[i].value, SN_FROM_COMMAND_LINE, "probe");
+    if (s == SN_OK) s = run_recipe(p, cases[i].size, cases[i].arch, recipe);
+    sn_options_close(recipe);
+    return s;
+}
+
+static bool makes_form(const sn_pass *p, size_t k, const sn_options *recipe) {
+    static const sn_cluster alone = {.addresses = 1, .mesh = {{1, 1, 1, 1, 1}}};
+    return p->choices[k].kind == SN_CHOICE_LOSSY && sn_choice_applies(p, recipe, &alone, &p->choices[k]);
+}
+
+/* The other forms that passes offer: each alone, and beside a second one of a later pass. */
+static sn_status measure_forms(const prober *p, const size_of *size, const sn_options *base, size_t first, bool pairs) {
+    for (size_t i = first; i < sn_n_passes; i++)
+        for (size_t k = 0; k < sn_passes[i]->n_choices; k++) {
+            bool updates = sn_passes[i]->touches == SN_TOUCHES_RESTS; /* other kernels of the update only: one size will do */
+            sn_options *recipe = NULL;
+            if (!makes_form(sn_passes[i], k, base) || (updates && (!pairs || first))) continue;
+            sn_status s = sn_options_copy(base, &recipe);
+            if (s == SN_OK) s = sn_choose(recipe, &sn_passes[i]->choices[k], NULL, 0);
+            if (s == SN_OK) s = run_recipe(p, size, SN_ARCH_LLAMA, recipe);
+            if (s == SN_OK && pairs && !first && !updates) s = measure_forms(p, size, recipe, i + 1, true);
+            sn_options_close(recipe);
+            SN_TRY(s);
+        }
+    return SN_OK;
+}
+
 sn_status sn_profile_measure(int threads, const sn_rates *rates, sn_profile *out) {
+    const prober p = {threads, rates, out};
+    const size_of *sizes[] = {&small, &wide};
     out->n = 0;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) SN_TRY(measure_case(cases[i].size, cases[i].arch, cases[i].options, threads, rates, out));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) SN_TRY(measure_case(&p, i));
+    for (size_t i = 0; i < 2; i++) {
+        sn_options *recipe = NULL;
+        sn_status s = make_recipe(sizes[i], threads, &recipe);
+        if (s == SN_OK) s = measure_forms(&p, sizes[i], recipe, 0, i == 0);
+        sn_options_close(recipe);
+        SN_TRY(s);
+    }
     return SN_OK;
 }
 
@@ -151,7 +187,8 @@ sn_status sn_profile_measure(int threads, const sn_rates *rates, sn_profile *out
 
 static sn_status move_all(const sn_disk *d, char *piece, bool writes, double *seconds) {
     double start = sn_now();
-    for (uint64_t at = 0; at < DISK_BYTES; at += DISK_PIECE) SN_TRY(writes ? sn_disk_write(d, at, piece, DISK_PIECE) : sn_disk_read(d, at, piece, DISK_PIECE));
+    for (uint64_t at = 0; at < DISK_BYTES; at += DISK_PIECE)
+        SN_TRY(writes ? sn_disk_write(d, at, piece, DISK_PIECE) : sn_disk_read(d, at, piece, DISK_PIECE));
     double took = sn_now() - start;
     if (*seconds == 0 || took < *seconds) *seconds = took;
     return SN_OK;
