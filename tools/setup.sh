@@ -3,8 +3,8 @@
 # Ubuntu packages; elsewhere the list is printed.
 need_packages="gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libyaml-dev libutf8proc-dev libcurl4-openssl-dev zlib1g-dev libcmocka-dev python3 python3-pip ca-certificates"
 
-# Without these what needs them is left out: ranks as processes, and their test.
-optional_packages="libopenmpi-dev openmpi-bin"
+# Without these what needs them is left out: ranks as processes, and their test; several transfers of the disk tier at once.
+optional_packages="libopenmpi-dev openmpi-bin liburing-dev"
 
 missing_packages() { # names; without arguments those that every script needs
   local p

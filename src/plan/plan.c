@@ -5,7 +5,10 @@
 
 #include "base/str.h"
 #include "graph/op.h"
+#include "plan/ahead.h"
 #include "plan/place.h"
+
+enum { WINDOW = 64 << 20 }; /* bytes that are brought ahead of their use, where there is room */
 
 static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a plan"); }
 
@@ -53,11 +56,12 @@ typedef struct planner {
     const sn_plan_request *request;
     sn_plan *plan;
     sn_planned *out;
+    sn_nid *order;          /* of execution */
     uint32_t *first, *last; /* by value: instructions that define it and use it last */
     uint32_t *root;         /* by value: the value whose bytes it shares */
     uint64_t *bytes, *offset;
     sn_turn_span *node_turns, *turns, *held; /* by node; by value: in which it is touched, in which its bytes are held */
-    bool *staged;           /* by value: the disk arena writes or reads its bytes */
+    bool *staged;           /* by root: whole blocks of the disk are read or written there */
     sn_shape *shape;        /* local */
 } planner;
 
@@ -205,7 +209,7 @@ static sn_status measure_values(planner *p) {
 static void measure_lifetimes(planner *p) {
     const sn_graph *g = p->g;
     for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_node *n = &g->nodes[p->order[k]];
         for (int i = 0; i < n->n_in; i++)
             if (n->in[i].value != SN_NONE) p->last[n->in[i].value] = (uint32_t)k;
         for (int i = 0; i < n->n_out; i++)
@@ -221,9 +225,9 @@ static sn_status hold_inputs(planner *p) {
     const sn_graph *g = p->g;
     uint32_t *at = sn_alloc_zero(g->n_nodes + 1, sizeof *at);
     if (!at) return no_memory();
-    for (size_t k = 0; k < g->n_order; k++) at[g->order[k]] = (uint32_t)k;
+    for (size_t k = 0; k < g->n_order; k++) at[p->order[k]] = (uint32_t)k;
     for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_node *n = &g->nodes[p->order[k]];
         for (int i = 0; n->held != SN_NONE && i < n->n_in; i++)
             if (n->in[i].value != SN_NONE && p->last[n->in[i].value] < at[n->held]) p->last[n->in[i].value] = at[n->held];
     }
@@ -234,10 +238,11 @@ static sn_status hold_inputs(planner *p) {
 static void mark_staged(planner *p) {
     const sn_graph *g = p->g;
     for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_node *n = &g->nodes[p->order[k]];
         if (n->op == SN_OP_fetch) p->staged[p->root[n->out[0]]] = true;
         if (n->op == SN_OP_store) p->staged[p->root[n->in[0].value]] = true;
     }
+    for (size_t v = 0; v < g->n_values; v++) p->staged[v] |= tier_of(&g->values[v]) == SN_TIER_DISK;
 }
 
 static sn_turn_span hull(sn_turn_span a, sn_turn_span b) {
@@ -250,7 +255,7 @@ static sn_turn_span hull(sn_turn_span a, sn_turn_span b) {
 static void join_aliases(planner *p) {
     const sn_graph *g = p->g;
     for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_node *n = &g->nodes[p->order[k]];
         const sn_op *op = sn_ops[n->op];
         uint32_t taken = 0;
         for (int o = 0; o < n->n_out; o++) {
@@ -357,12 +362,12 @@ static sn_status make_instructions(planner *p) {
     prog->count = (uint32_t)g->n_order;
     prog->instrs = sn_alloc_zero(g->n_order, sizeof *prog->instrs);
     if (!prog->instrs) return no_memory();
-    for (size_t k = 0; k < g->n_order; k++) prog->n_args += (uint32_t)g->nodes[g->order[k]].n_in + (uint32_t)g->nodes[g->order[k]].n_out;
+    for (size_t k = 0; k < g->n_order; k++) prog->n_args += (uint32_t)g->nodes[p->order[k]].n_in + (uint32_t)g->nodes[p->order[k]].n_out;
     prog->args = sn_alloc_zero(prog->n_args, sizeof *prog->args);
     if (!prog->args) return no_memory();
     sn_arg *next = prog->args;
     for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_node *n = &g->nodes[p->order[k]];
         const sn_op *op = sn_ops[n->op];
         sn_instr *in = &prog->instrs[k];
         sn_call c;
@@ -379,8 +384,8 @@ static sn_status make_instructions(planner *p) {
         in->attrs = n->attrs;
         if (op->flat_first) in->attrs.i[op->flat_first - 1] += first_of(p, n);
         set_begins(p, n, &in->attrs);
-        in->node = g->order[k];
-        in->turns = p->node_turns[g->order[k]];
+        in->node = p->order[k];
+        in->turns = p->node_turns[p->order[k]];
         in->name = n->name;
         in->made_by = n->made_by;
         in->queue = (uint8_t)queue_of(n);
@@ -397,6 +402,14 @@ static sn_status make_instructions(planner *p) {
         in->bytes = cost.bytes;
     }
     return SN_OK;
+}
+
+static uint64_t block_bytes(const planner *p, sn_vid root) {
+    return p->staged[root] ? sn_round_up(p->bytes[root], SN_DISK_ALIGN) : p->bytes[root];
+}
+
+static bool has_block(const planner *p, sn_vid v, sn_tier tier) {
+    return p->root[v] == v && is_transient(p, &p->g->values[v]) && p->first[v] != SN_NONE && tier_of(&p->g->values[v]) == tier && p->bytes[v];
 }
 
 /* Transient bytes of a tier from which on the plan is of no use. */
@@ -418,9 +431,11 @@ static sn_status place_transients(planner *p) {
     for (int tier = 0; s == SN_OK && tier < SN_TIER_COUNT; tier++) {
         size_t n = 0, base = n_lives;
         for (size_t v = 0; v < g->n_values; v++) {
-            if (p->root[v] != v || !is_transient(p, &g->values[v]) || p->first[v] == SN_NONE || tier_of(&g->values[v]) != (sn_tier)tier || !p->bytes[v]) continue;
-            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = p->bytes[v], .align = p->staged[v] ? SN_DISK_ALIGN : 0, .turns = p->held[v]};
-            lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, p->bytes[v], g->values[v].class_of, (sn_tier)tier, p->held[v]};
+            if (!has_block(p, (sn_vid)v, (sn_tier)tier)) continue;
+            uint64_t bytes = block_bytes(p, (sn_vid)v);
+            uint32_t align = p->staged[v] ? SN_DISK_ALIGN : 0;
+            blocks[n++] = (sn_block){.first = p->first[v], .last = p->last[v], .bytes = bytes, .align = align, .turns = p->held[v]};
+            lives[n_lives] = (sn_life){p->first[v], p->last[v], (uint32_t)v, 0, bytes, g->values[v].class_of, (sn_tier)tier, p->held[v]};
             n_lives++;
         }
         for (uint32_t k = 0; tier == SN_TIER_DEVICE && k < prog->count; k++) {
@@ -449,11 +464,26 @@ static sn_status place_transients(planner *p) {
     return s;
 }
 
+/* What an instruction moves in the disk arena: whole blocks, where it moves a value to its end and its place in memory is as long. */
+static void measure_transfer(const planner *p, const sn_node *n, sn_instr *in) {
+    if (n->op != SN_OP_fetch && n->op != SN_OP_store) return;
+    in->disk_writes = n->op == SN_OP_store;
+    const sn_use *away = &n->in[in->disk_writes], *here = in->disk_writes ? &n->in[0] : NULL;
+    const sn_arg *at = &in->in[in->disk_writes], *memory = here ? &in->in[0] : &in->out[0];
+    const sn_value *v = &p->g->values[away->value];
+    size_t bytes;
+    if (!sn_shape_bytes(&at->shape, at->dtype, &bytes)) return;
+    bool whole_here = p->staged[p->root[memory->value]] && !(here && (here->slice_n || is_view(&p->g->values[here->value], here)));
+    bool to_end = !is_view(v, away) && (!away->slice_n || away->slice_at + away->slice_n == v->shape.d[0]);
+    bool blocks = whole_here && to_end && !(at->offset % SN_DISK_ALIGN) && is_transient(p, &p->g->values[memory->value]);
+    in->disk_bytes = blocks ? sn_round_up(bytes, SN_DISK_ALIGN) : bytes;
+}
+
 static void place_arguments(planner *p) {
     const sn_graph *g = p->g;
     sn_program *prog = &p->out->program;
     for (uint32_t k = 0; k < prog->count; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
+        const sn_node *n = &g->nodes[p->order[k]];
         sn_instr *in = &prog->instrs[k];
         for (int i = 0; i < n->n_in; i++) {
             sn_use none = sn_use_of(SN_NONE);
@@ -463,10 +493,68 @@ static void place_arguments(planner *p) {
             sn_use whole = sn_use_of(n->out[i]);
             in->out[i] = arg_of(p, &whole, true);
         }
+        measure_transfer(p, n, in);
     }
 }
 
-static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const sn_plan_request *request) {
+/* Lifetimes and instructions in the order of p->order; no places yet. */
+static sn_status lay_out(planner *p) {
+    const sn_graph *g = p->g;
+    memset(p->staged, 0, (g->n_values + 1) * sizeof *p->staged);
+    memcpy(p->held, p->turns, (g->n_values + 1) * sizeof *p->held);
+    SN_TRY(measure_values(p));
+    measure_lifetimes(p);
+    SN_TRY(hold_inputs(p));
+    if (p->request->reuse) join_aliases(p);
+    mark_staged(p);
+    return make_instructions(p);
+}
+
+/* Bytes alive at each instruction of a tier. */
+static void measure_live(const planner *p, sn_tier tier, uint64_t *live) {
+    const sn_program *prog = &p->out->program;
+    memset(live, 0, (prog->count + 1) * sizeof *live);
+    for (size_t v = 0; v < p->g->n_values; v++) {
+        if (!has_block(p, (sn_vid)v, tier)) continue;
+        live[p->first[v]] += block_bytes(p, (sn_vid)v);
+        live[p->last[v] + 1] -= block_bytes(p, (sn_vid)v);
+    }
+    for (uint32_t k = 1; k < prog->count; k++) live[k] += live[k - 1];
+    for (uint32_t k = 0; tier == SN_TIER_DEVICE && k < prog->count; k++) live[k] += prog->instrs[k].scratch_bytes;
+}
+
+static void free_program(sn_planned *p) {
+    sn_free(p->program.instrs);
+    sn_free(p->program.args);
+    sn_free(p->lives);
+    p->program.instrs = NULL;
+    p->program.args = NULL;
+    p->lives = NULL;
+    p->program.count = p->program.n_args = 0;
+}
+
+/* Brings values ahead, within the bytes of the transient part that are there anyway. */
+static sn_status bring_ahead(planner *p, const sn_ahead *within) {
+    const sn_graph *g = p->g;
+    sn_ahead a = *within;
+    bool moved;
+    uint64_t *live = sn_alloc(SN_TIER_COUNT * (g->n_order + 1) * sizeof *live);
+    if (!live) return no_memory();
+    a.g = g;
+    a.bytes = p->bytes;
+    for (int t = 0; t < SN_TIER_COUNT; t++) {
+        measure_live(p, (sn_tier)t, live + (size_t)t * (g->n_order + 1));
+        a.live[t] = live + (size_t)t * (g->n_order + 1);
+    }
+    sn_status s = sn_plan_ahead(&a, p->order, g->n_order, &moved);
+    sn_free(live);
+    if (s != SN_OK || !moved) return s;
+    free_program(p->out);
+    return lay_out(p);
+}
+
+/* ahead: NULL: values are brought where the graph says so. */
+static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const sn_plan_request *request, const sn_ahead *ahead) {
     const sn_graph *g = job->graphs[index];
     size_t n = g->n_values + 1;
     planner p = {.job = job, .g = g, .request = request, .plan = plan, .out = &plan->programs[index]};
@@ -474,9 +562,11 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     uint64_t *longs = sn_alloc_zero(2 * n, sizeof *longs);
     p.shape = sn_alloc(n * sizeof *p.shape);
     p.staged = sn_alloc_zero(n, sizeof *p.staged);
+    p.order = sn_alloc((g->n_order + 1) * sizeof *p.order);
     sn_turn_span *spans = sn_alloc_zero(2 * n + g->n_nodes, sizeof *spans);
-    sn_status s = words && longs && p.shape && p.staged && spans ? SN_OK : no_memory();
+    sn_status s = words && longs && p.shape && p.staged && p.order && spans ? SN_OK : no_memory();
     if (s == SN_OK) {
+        memcpy(p.order, g->order, g->n_order * sizeof *p.order);
         p.first = words;
         p.last = words + n;
         p.root = words + 2 * n;
@@ -488,24 +578,15 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
         p.out->program.name = g->name;
         p.out->program.turns = job->turns.count;
         p.out->role = g->role;
-        s = measure_values(&p);
+        s = sn_plan_turns(g, p.node_turns, p.turns);
     }
-    if (s == SN_OK) s = sn_plan_turns(g, p.node_turns, p.turns);
-    if (s == SN_OK) memcpy(p.held, p.turns, n * sizeof *p.held);
+    if (s == SN_OK) s = lay_out(&p);
+    if (s == SN_OK && ahead) s = bring_ahead(&p, ahead);
     for (size_t v = 0; s == SN_OK && v < g->n_values; v++) {
         const sn_value *x = &g->values[v];
         if (x->persistent != SN_NONE && !is_transient(&p, x)) p.offset[v] = plan->persistent[x->persistent].offset;
         for (int i = 0; (x->input || x->output) && i < p.out->n_io; i++)
             if (!strcmp(p.out->io[i].name, x->name)) p.offset[v] = p.out->io[i].offset;
-    }
-    if (s == SN_OK) {
-        measure_lifetimes(&p);
-        s = hold_inputs(&p);
-    }
-    if (s == SN_OK) {
-        if (request->reuse) join_aliases(&p);
-        mark_staged(&p);
-        s = make_instructions(&p);
     }
     if (s == SN_OK) s = place_transients(&p);
     if (s == SN_OK) {
@@ -516,8 +597,38 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     sn_free(longs);
     sn_free(p.shape);
     sn_free(p.staged);
+    sn_free(p.order);
     sn_free(spans);
     return s;
+}
+
+static bool has_fetches(const sn_program *p) {
+    for (uint32_t k = 0; k < p->count; k++)
+        if (p->instrs[k].disk_bytes && !p->instrs[k].disk_writes) return true;
+    return false;
+}
+
+/* Plans programs again with values brought ahead, where the arenas do not grow by it. */
+static sn_status plan_ahead(sn_plan *plan, const sn_job *job, const sn_plan_request *request) {
+    sn_ahead ahead = {0};
+    for (int k = 0; k < plan->n_programs; k++)
+        for (int t = 0; t < SN_TIER_COUNT; t++)
+            if (plan->programs[k].program.transient_bytes[t] > ahead.most[t]) ahead.most[t] = plan->programs[k].program.transient_bytes[t];
+    for (int k = 0; k < plan->n_programs; k++) {
+        sn_program *p = &plan->programs[k].program;
+        bool fits = !has_fetches(p);
+        for (uint64_t window = WINDOW; !fits; window = window > WINDOW / 8 ? window / 4 : 0) {
+            ahead.window = window;
+            plan->rough = false;
+            free_program(&plan->programs[k]);
+            SN_TRY(plan_program(plan, job, k, request, window ? &ahead : NULL));
+            fits = !window;
+            for (int t = 0; !fits && t < SN_TIER_COUNT; t++)
+                if (p->transient_bytes[t] > ahead.most[t]) break;
+                else fits = t == SN_TIER_COUNT - 1;
+        }
+    }
+    return SN_OK;
 }
 
 /* The host arena opens with the inputs of all programs, once for each slot, then the outputs. */
@@ -643,7 +754,8 @@ sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_pla
     plan->disk_folder = job->disk_folder;
     sn_status s = place_io(plan, job);
     if (s == SN_OK) s = place_persistent(plan, job);
-    for (int k = 0; s == SN_OK && k < job->n_graphs; k++) s = plan_program(plan, job, k, request);
+    for (int k = 0; s == SN_OK && k < job->n_graphs; k++) s = plan_program(plan, job, k, request, NULL);
+    if (s == SN_OK && request->reuse && !plan->rough) s = plan_ahead(plan, job, request);
     if (s == SN_OK) s = sn_plan_fill_bill(plan, job, request);
     if (s != SN_OK) {
         sn_plan_free(plan);
@@ -655,10 +767,8 @@ sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_pla
 void sn_plan_free(sn_plan *plan) {
     if (!plan) return;
     for (int k = 0; k < plan->n_programs; k++) {
-        sn_free(plan->programs[k].program.instrs);
-        sn_free(plan->programs[k].program.args);
+        free_program(&plan->programs[k]);
         sn_free(plan->programs[k].io);
-        sn_free(plan->programs[k].lives);
     }
     sn_free(plan->persistent);
     sn_pool_free(&plan->pool);

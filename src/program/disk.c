@@ -38,12 +38,14 @@ sn_status sn_disk_open(const char *folder, uint64_t bytes, sn_disk *out) {
         unlink(name.data);
         s = take_blocks(out);
     }
+    if (s == SN_OK) s = sn_disk_ring_open(out);
     sn_str_free(&name);
     if (s != SN_OK) sn_disk_close(out);
     return s;
 }
 
 void sn_disk_close(sn_disk *d) {
+    sn_disk_ring_close(d);
     if (d->bytes && d->fd >= 0) close(d->fd);
     if (d->bytes && d->direct >= 0) close(d->direct);
     *d = (sn_disk){0};

@@ -35,6 +35,8 @@ typedef struct sn_call {
     struct sn_comm *comm; /* for collectives only */
     const struct sn_files *files; /* for the io queue only */
     uint64_t disk_offset;         /* of the argument that rests in the disk arena, whose data is NULL */
+    uint64_t disk_bytes;          /* to be moved there: those of the argument, or whole blocks of the disk */
+    unsigned ticket;              /* for a transfer that goes on when the kernel has returned */
     sn_status *status;            /* of the io queue: SN_OK, or why it failed */
 } sn_call;
 

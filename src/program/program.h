@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "program/files.h"
 #include "program/kernel.h"
 
 /* Where bytes live. A device says which tiers it addresses directly: on a CPU, host memory is device memory. */
@@ -65,8 +66,12 @@ typedef struct sn_instr {
     uint8_t axis; /* of the comm queue: the axis of the mesh over whose ranks it communicates */
     sn_attrs attrs;
     uint64_t scratch_offset, scratch_bytes; /* in the device arena */
+    uint64_t disk_bytes;                    /* read or written in the disk arena, in whole blocks where that can be */
+    bool disk_writes;
     /* wait[q]: this instruction starts after the instruction of queue q that signals count wait[q]; 0: no wait.
-     * Every instruction signals its own queue: the k-th of a queue (from 1) raises that queue's event to k. */
+     * Every instruction signals its own queue: the k-th of a queue (from 1) raises that queue's event to k once it and all
+     * before it have ended. The io queue starts its instructions in order, up to SN_DISK_TRANSFERS at once, and waits for its
+     * own too; the others run one after the other. */
     uint32_t wait[SN_MAX_WAITS];
     uint32_t signal;
     sn_turn_span turns;      /* in which it runs */

@@ -75,13 +75,22 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void execute(sn_run *run, const sn_instr *in, int slot) {
+static void note_failure(sn_run *run, const sn_instr *in, sn_status status) {
+    if (status == SN_OK || atomic_load(&run->failed) != SN_OK) return;
+    snprintf(run->failure, sizeof run->failure, "%s: %s", in->name, sn_error_text());
+    atomic_store(&run->failed, (int)status);
+}
+
+/* A transfer of the io queue may go on behind it, under this ticket. */
+static void execute(sn_run *run, const sn_instr *in, int slot, unsigned ticket) {
     sn_call c;
     sn_status status = SN_OK;
     c.n_in = in->n_in;
     c.n_out = in->n_out;
     c.attrs = in->attrs;
     c.disk_offset = 0;
+    c.disk_bytes = in->disk_bytes;
+    c.ticket = ticket;
     for (int i = 0; i < in->n_in; i++) {
         c.in[i] = tensor_of(run, &in->in[i], slot);
         if (in->in[i].arena == SN_TIER_DISK) c.disk_offset = in->in[i].offset;
@@ -93,13 +102,13 @@ static void execute(sn_run *run, const sn_instr *in, int slot) {
     c.files = in->queue == SN_QUEUE_IO ? &run->files : NULL;
     c.status = in->queue == SN_QUEUE_IO ? &status : NULL;
     in->kernel->run(&c);
-    if (status == SN_OK) return;
-    snprintf(run->failure, sizeof run->failure, "%s: %s", in->name, sn_error_text());
-    atomic_store(&run->failed, (int)status);
+    note_failure(run, in, status);
 }
 
 void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot) {
-    execute(run, &run->plan->programs[index].program.instrs[instruction], slot);
+    const sn_instr *in = &run->plan->programs[index].program.instrs[instruction];
+    execute(run, in, slot, 0);
+    if (in->queue == SN_QUEUE_IO) note_failure(run, in, sn_disk_finish(&run->files.disk, 0));
 }
 
 /* Runs the instructions of one queue, waiting for the others' events. After a failure the events still come, but only
@@ -112,11 +121,67 @@ static void walk(sn_run *run, int q) {
         for (int r = 0; r < SN_QUEUE_COUNT; r++)
             if (in->wait[r]) wait_until(&run->event[r], in->wait[r]);
         double start = run->profile ? now() : 0;
-        if (sn_in_turn(in->turns, run->turn) && (q == SN_QUEUE_COMM || atomic_load(&run->failed) == SN_OK)) execute(run, in, run->slot);
+        if (sn_in_turn(in->turns, run->turn) && (q == SN_QUEUE_COMM || atomic_load(&run->failed) == SN_OK)) execute(run, in, run->slot, 0);
         if (run->profile) run->seconds[run->program_index][k] = now() - start;
         atomic_store_explicit(&run->event[q], in->signal, memory_order_release);
         if (has_others(run, run->program_index)) wake(&run->event[q]);
     }
+}
+
+/* The io queue's thread: instructions that were started, and how many of them, from the first on, have ended. */
+typedef struct transfers {
+    sn_run *run;
+    struct {
+        const sn_instr *in;
+        uint32_t index;
+        double start;
+    } at[SN_DISK_TRANSFERS];
+    uint32_t started, ended;
+} transfers;
+
+/* Counts what has ended; wait: after waiting for the oldest. */
+static void count_ended(transfers *t, bool wait) {
+    sn_run *run = t->run;
+    uint32_t before = t->ended;
+    while (t->ended < t->started) {
+        unsigned ticket = (t->ended + 1) % SN_DISK_TRANSFERS;
+        if (!wait && sn_disk_under_way(&run->files.disk, ticket)) break;
+        wait = false;
+        note_failure(run, t->at[ticket].in, sn_disk_finish(&run->files.disk, ticket));
+        if (run->profile) run->seconds[run->program_index][t->at[ticket].index] = now() - t->at[ticket].start;
+        t->ended++;
+    }
+    if (t->ended == before) return;
+    atomic_store_explicit(&run->event[SN_QUEUE_IO], t->ended, memory_order_release);
+    wake(&run->event[SN_QUEUE_IO]);
+}
+
+/* Waits for another queue, which may itself wait for a transfer under way. */
+static void wait_beside(transfers *t, int other, uint32_t least) {
+    atomic_uint *event = &t->run->event[other];
+    while (t->ended < t->started && atomic_load_explicit(event, memory_order_acquire) < least) count_ended(t, true);
+    wait_until(event, least);
+}
+
+/* As walk, with several instructions under way. */
+static void walk_transfers(sn_run *run) {
+    const sn_program *p = run->program;
+    transfers t = {.run = run};
+    for (uint32_t k = 0; k < p->count; k++) {
+        const sn_instr *in = &p->instrs[k];
+        if (in->queue != SN_QUEUE_IO) continue;
+        for (int r = 0; r < SN_QUEUE_COUNT; r++)
+            if (r != SN_QUEUE_IO && in->wait[r]) wait_beside(&t, r, in->wait[r]);
+        while (t.ended < in->wait[SN_QUEUE_IO] || t.ended + SN_DISK_TRANSFERS <= t.started) count_ended(&t, true);
+        unsigned ticket = in->signal % SN_DISK_TRANSFERS;
+        t.at[ticket].in = in;
+        t.at[ticket].index = k;
+        if (run->profile) t.at[ticket].start = now();
+        if (sn_in_turn(in->turns, run->turn) && atomic_load(&run->failed) == SN_OK) execute(run, in, run->slot, ticket);
+        t.started = in->signal;
+        count_ended(&t, false);
+    }
+    while (t.ended < t.started) count_ended(&t, true);
 }
 
 static void *queue_main(void *arg) {
@@ -126,7 +191,8 @@ static void *queue_main(void *arg) {
         wait_until(&q->go, round);
         if (atomic_load(&run->stop)) return NULL;
         sn_alloc_forbid(true);
-        walk(run, q->index);
+        if (q->index == SN_QUEUE_IO) walk_transfers(run);
+        else walk(run, q->index);
         sn_alloc_forbid(false);
         atomic_fetch_add(&run->idle, 1);
         wake(&run->idle);
