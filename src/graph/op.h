@@ -73,10 +73,15 @@ typedef struct sn_op {
 
     bool pairs; /* its cost counts pairs of tokens of one sequence; rows of a micro-batch do not see each other, and make it cheaper */
 
+    bool thirds; /* one operand is three of another beside each other */
+
     bool is_loss; /* gradients start at output 0, the losses of tokens */
 
     /* Not 0: the op communicates, over the mesh axis that integer attribute comm_axis - 1 says. */
     int comm_axis;
+
+    /* Not 0: one rank of that axis sends to another one: integer attributes comm_from - 1 and comm_from are their indices on it. */
+    int comm_from;
 
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */
     int adds_into;
