@@ -263,11 +263,14 @@ typedef struct snug_probe_result {
     char features[96];
     int threads;
     double f32_flops, bf16_flops, int8_ops, read_bytes; /* a second, by all threads; 0: the processor has no such unit */
+    double disk_read_bytes, disk_write_bytes;           /* a second, of the folder asked about; 0: none was */
+    size_t kernels;                                     /* measured points of the profile */
     bool cached;
 } snug_probe_result;
 
-/* What this machine can do at most, measured once and kept in the store; again: measures anew. threads 0: all. */
-SNUG_API snug_status snug_probe(int threads, bool again, snug_probe_result *out);
+/* What this machine can do at most, and what kernels take against that, measured once (some ten seconds) and kept in the store; again:
+ * measures anew. threads 0: all. folder (may be NULL): how fast values that rest there are read and written. */
+SNUG_API snug_status snug_probe(int threads, bool again, const char *folder, snug_probe_result *out);
 
 /* ---- Looking inside ---- */
 

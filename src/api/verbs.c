@@ -85,7 +85,8 @@ static const sn_option explain_table[] = {
     {.key = "program", .kind = SN_OPTION_STRING, .metavar = "NAME", .help = "only this program: step, evaluate, decode, ..."}};
 static const sn_option_group explain_own = SN_OPTION_GROUP("Explain", explain_table);
 
-static const sn_option probe_table[] = {{.key = "again", .kind = SN_OPTION_FLAG, .help = "measure anew"}};
+static const sn_option probe_table[] = {{.key = "again", .kind = SN_OPTION_FLAG, .help = "measure anew"},
+                                         {.key = "disk", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "measure reading and writing there too, as --offload-dir would"}};
 static const sn_option_group probe_own = SN_OPTION_GROUP("Probe", probe_table);
 
 static const sn_default windows[] = {{"ctx_size", "512"}, {0}};

@@ -18,7 +18,7 @@ typedef struct dimension {
 
 typedef struct facts { /* of a plan; or, of a candidate without one, bounds from below */
     uint64_t rest, disk;              /* bytes of persistent values on the device and on disk */
-    uint64_t activations;             /* bytes of activations that live at once */
+    uint64_t activations;             /* bytes of activations, and of what kernels work with, that live at once before the update */
     double compute, update, io, comm; /* seconds of a step; compute: before the update */
 } facts;
 
@@ -46,6 +46,7 @@ typedef struct work {
     sn_rates rates;
     uint64_t reserved; /* bytes that every plan has beside its arenas */
     bool exhaustive;
+    uint64_t effort; /* instructions planned */
     int further; /* plans made for the places after the first */
     space space;
     sn_search *out;
@@ -148,12 +149,19 @@ static sn_status apply(const work *w, const candidate *c, sn_options **out, char
 
 /* ---- What a plan says ---- */
 
-static sn_status activations_of(const sn_planned *p, uint64_t *most) {
+static bool is_counted(const sn_graph *g, const sn_planned *p, const sn_life *l) {
+    if (l->tier != SN_TIER_DEVICE || !sn_in_turn(l->turns, 0)) return false;
+    if (l->value != SN_NONE) return l->class_of == SN_CLASS_ACTIVATIONS;
+    const sn_instr *in = &p->program.instrs[l->first];
+    return in->queue == SN_QUEUE_COMPUTE && g->nodes[in->node].phase != SN_PHASE_UPDATE;
+}
+
+static sn_status activations_of(const sn_graph *g, const sn_planned *p, uint64_t *most) {
     int64_t *change = sn_alloc_zero((size_t)p->program.count + 2, sizeof *change), live = 0;
     if (!change) return sn_fail(SN_ERR_NO_MEMORY, "cannot measure a plan");
     for (size_t i = 0; i < p->n_lives; i++) {
         const sn_life *l = &p->lives[i];
-        if (l->tier != SN_TIER_DEVICE || l->class_of != SN_CLASS_ACTIVATIONS || !sn_in_turn(l->turns, 0)) continue;
+        if (!is_counted(g, p, l)) continue;
         change[l->first] += (int64_t)l->bytes;
         change[l->last + 1] -= (int64_t)l->bytes;
     }
@@ -180,15 +188,17 @@ static sn_status add_program(const sn_session *s, int k, const sn_rates *rates, 
     SN_TRY(status);
     f->io += times * t.io;
     f->comm += times * t.communication;
-    return activations_of(p, &f->activations);
+    return activations_of(s->job->graphs[k], p, &f->activations);
 }
 
-static sn_status facts_of(const sn_session *s, const sn_options *recipe, const sn_rates *rates, facts *f) {
+static sn_status facts_of(const sn_session *s, const sn_options *recipe, const sn_rates *known, facts *f) {
+    sn_rates rates = *known;
+    rates.rows = (double)sn_options_int(recipe, "per_device_train_batch_size");
     double steps = (double)sn_options_int(recipe, "gradient_accumulation_steps");
     *f = (facts){.rest = s->plan->persistent_bytes[SN_TIER_DEVICE], .disk = s->plan->persistent_bytes[SN_TIER_DISK]};
     for (int k = 0; k < s->plan->n_programs; k++) {
         sn_role role = s->plan->programs[k].role;
-        if (sn_role_trains(role) || role == SN_ROLE_UPDATE) SN_TRY(add_program(s, k, rates, role == SN_ROLE_TRAIN_NEXT ? steps - 1 : 1, f));
+        if (sn_role_trains(role) || role == SN_ROLE_UPDATE) SN_TRY(add_program(s, k, &rates, role == SN_ROLE_TRAIN_NEXT ? steps - 1 : 1, f));
     }
     return SN_OK;
 }
@@ -228,7 +238,7 @@ static void learn(const space *s, candidate *c, const candidate *p, const facts 
         no_fewer(&least->rest, f->rest);
         no_fewer(&least->disk, f->disk);
     }
-    if (kept) no_fewer(&least->activations, more ? f->activations / (uint64_t)(c->divide / p->divide) : f->activations);
+    if (kept && (rests || as_is(s, p))) no_fewer(&least->activations, more ? f->activations / (uint64_t)(c->divide / p->divide) : f->activations);
     if (!more) return;
     if (no_less && (rests || as_is(s, p))) no_less_than(&least->compute, part * f->compute);
     if (!rests) return;
@@ -325,6 +335,7 @@ static sn_status measure(work *w, candidate *c) {
     if (status == SN_OK && legal) status = sn_train_forecast(&s, x.recipe, &w->rates, &forecast);
     if (status == SN_OK && legal) {
         w->out->planned++;
+        for (int k = 0; k < s.plan->n_programs; k++) w->effort += s.plan->programs[k].program.count;
         for (size_t i = 0; i < w->space.n; i++) learn(&w->space, &w->space.all[i], c, &f);
         x.seconds = forecast.step_seconds;
         sn_needs_of(w->limits, &s.most, x.need);
@@ -340,9 +351,11 @@ static sn_status measure(work *w, candidate *c) {
     return status;
 }
 
-static bool cut(work *w) {
-    w->out->cut = !w->exhaustive && w->out->planned >= SN_SEARCH_MOST_PLANS;
-    return w->out->cut;
+/* Other forms, which are looked at last, get half of the effort for themselves. */
+static bool cut(work *w, int kind) {
+    bool over = !w->exhaustive && w->effort >= (kind == SN_CHOICE_LOSSY ? SN_SEARCH_MOST : SN_SEARCH_MOST / 2);
+    w->out->cut |= over;
+    return over;
 }
 
 /* Of two that may be equally fast: the one whose bounds come from more plans, else the one that changes less. */
@@ -377,7 +390,7 @@ static candidate *next(const work *w, int kind) {
 
 /* Where nothing fits, what comes nearest. */
 static sn_status find_smallest(work *w) {
-    for (int tries = 0; tries < 8 && !cut(w); tries++) {
+    for (int tries = 0; tries < 8; tries++) {
         candidate *best = NULL;
         for (size_t i = 0; i < w->space.n; i++) {
             candidate *c = &w->space.all[i];
@@ -398,7 +411,7 @@ static sn_status search(work *w, sn_choice_kind most) {
     for (size_t i = 0; i < w->space.n; i++) learn(&w->space, &w->space.all[i], &here, &f);
     for (int kind = SN_CHOICE_EXACT; kind <= (int)most && !w->out->n_fits; kind++) {
         for (size_t i = 0; i < w->space.n; i++) w->out->considered += w->space.all[i].kind == kind;
-        for (candidate *c; !cut(w) && (c = next(w, kind));) {
+        for (candidate *c; (c = next(w, kind)) && !cut(w, kind);) {
             candidate *scout = w->exhaustive ? NULL : scout_of(&w->space, c);
             w->further += !scout && w->out->n_fits && least_seconds(c) >= w->out->fits[0].seconds;
             SN_TRY(measure(w, scout ? scout : c));
@@ -413,6 +426,7 @@ sn_status sn_search_run(sn_model *model, const sn_options *recipe, const sn_sess
     *out = (sn_search){0};
     if (limits->one_memory) w.reserved = sn_reserved_bytes(model, false);
     out->measured = sn_train_rates(session, recipe, &w.rates);
+    if (session->world) sn_world_share(session->world, &w.rates, sizeof w.rates); /* so that all take the same */
     sn_status s = search(&w, most);
     sn_free(w.space.all);
     if (s != SN_OK) sn_search_free(out);

@@ -8,7 +8,7 @@
 #include "engine/budget.h"
 #include "passes/pass.h"
 
-enum { SN_SEARCH_KEPT = 3, SN_SEARCH_MOST_PLANS = 96 };
+enum { SN_SEARCH_KEPT = 3, SN_SEARCH_MOST = 3 << 19 /* instructions in all plans: some 100 plans of 80 layers */ };
 
 typedef struct sn_found {
     char change[256]; /* "--zero-stage 3 --moment-dtype bf16" */
@@ -25,7 +25,7 @@ typedef struct sn_search {
     sn_found smallest;     /* of those planned, by a rank's memory; change "": none was */
     size_t considered, planned; /* candidates of the kinds that were looked through; plans made */
     bool measured;         /* by rates that were measured */
-    bool cut;              /* ended by SN_SEARCH_MOST_PLANS */
+    bool cut;              /* some kind was left at SN_SEARCH_MOST, exact and reordered ones at half of it */
 } sn_search;
 
 /* session: the job as it is, planned. most: the furthest kind. exhaustive: plans every candidate (the tests' oracle). Collective over the

@@ -53,7 +53,17 @@ sn_status sn_train_forecast(const sn_session *s, const sn_options *recipe, const
     int64_t tokens = steps * sn_options_int(recipe, "per_device_train_batch_size") * sn_options_int(recipe, "cutoff_len");
     tokens = tokens * s->cluster.mesh.size[SN_MESH_DP] / s->ranks;
     *f = (sn_forecast){.accelerator = s->accelerator, .ranks = s->ranks, .nodes = s->nodes};
-    return sn_plan_forecast(s->plan, rates, steps, tokens, f);
+    sn_rates here = *rates;
+    here.rows = (double)sn_options_int(recipe, "per_device_train_batch_size");
+    return sn_plan_forecast(s->plan, &here, steps, tokens, f);
+}
+
+/* Of the folder's disk where it was measured, else of some disk of this machine. */
+static void take_disk(const sn_probe *p, const char *folder, sn_rates *rates) {
+    const sn_probe_disk *d = sn_probe_find_disk(p, folder);
+    if (!d && p->n_disks) d = &p->disks[0];
+    rates->disk_read = d ? d->read_bytes : 1e9;
+    rates->disk_write = d ? d->write_bytes : 5e8;
 }
 
 bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates) {
@@ -61,11 +71,11 @@ bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rat
     sn_probe probe = {0};
     if (s->accelerator) {
         *rates = sn_accelerator_rates(s->accelerator, s->nodes);
-        return true;
+    } else {
+        if (sn_probe_cached(s->device.shape.threads, &probe, &found) != SN_OK || !found) probe = (sn_probe){.f32_flops = 1e11, .read_bytes = 2e10};
+        *rates = (sn_rates){.f32_flops = probe.f32_flops, .bf16_flops = probe.bf16_flops, .bytes_per_s = probe.read_bytes, .profile = probe.profile};
+        take_disk(&probe, sn_passes_folder(recipe, NULL), rates);
     }
-    if (sn_probe_cached((int)sn_options_int(recipe, "threads"), &probe, &found) != SN_OK || !found)
-        probe = (sn_probe){.f32_flops = 1e11, .read_bytes = 2e10};
-    *rates = (sn_rates){.f32_flops = probe.f32_flops, .bf16_flops = probe.bf16_flops, .bytes_per_s = probe.read_bytes};
     return found;
 }
 

@@ -71,6 +71,8 @@ typedef struct sn_op {
     /* bit i: input i is added to a sum: where the result is a summand on each rank, the first alone is given it, the others none. */
     uint32_t added_once;
 
+    bool pairs; /* its cost counts pairs of tokens of one sequence; rows of a micro-batch do not see each other, and make it cheaper */
+
     bool thirds; /* one operand is three of another beside each other */
 
     bool is_loss; /* gradients start at output 0, the losses of tokens */

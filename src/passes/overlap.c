@@ -186,11 +186,19 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
 }
 
 /* One buffer of weights instead of two. */
-static const sn_choice choices[] = {{.key = "overlap_comm", .value = "0", .kind = SN_CHOICE_EXACT}};
+static const sn_choice choices[] = {{"overlap_comm", "0", SN_CHOICE_EXACT, {0}}};
+
+/* One rank alone sends nothing. */
+static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {
+    (void)recipe, (void)choice;
+    return sn_mesh_ranks(&cluster->mesh) > 1;
+}
 
 const sn_pass sn_pass_overlap = {
     .name = "overlap",
     .saves = "time: gathers and sums over ranks run while other blocks are computed; costs a second block's weights and gradients",
     .run = run,
     .options = SN_OPTION_GROUP("Communication", options),
-    SN_PASS_CHOICES(choices)};
+    SN_PASS_CHOICES(choices),
+    .touches = SN_TOUCHES_RESTS,
+    .offers = offers};

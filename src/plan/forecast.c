@@ -65,16 +65,21 @@ static double disk_seconds(const sn_instr *in, const sn_rates *rates) {
     return rate > 0 ? (double)bytes / rate : in->bytes / rates->bytes_per_s;
 }
 
+static double flops_of(const sn_instr *in, const sn_rates *rates) { return in->pairs && rates->rows > 1 ? in->flops / rates->rows : in->flops; }
+
+double sn_instr_intensity(const sn_instr *in, const sn_rates *rates) { return (flops_of(in, rates) + 1) / (in->bytes + 1); }
+
 double sn_roofline_seconds(const sn_instr *in, const sn_rates *rates) {
-    double arithmetic = in->flops / (rates->bf16_flops > 0 && is_bf16(in) ? rates->bf16_flops : rates->f32_flops);
+    double arithmetic = flops_of(in, rates) / (rates->bf16_flops > 0 && is_bf16(in) ? rates->bf16_flops : rates->f32_flops);
     double traffic = in->bytes / (in->queue == SN_QUEUE_COPY && rates->host > 0 ? rates->host : rates->bytes_per_s);
     return arithmetic > traffic ? arithmetic : traffic;
 }
 
 /* ---- The profile ---- */
 
-void sn_profile_key(const sn_instr *in, char key[64]) {
-    snprintf(key, 64, "%s/%s", in->op, in->kernel && in->kernel->name ? in->kernel->name : "");
+void sn_profile_key(const sn_instr *in, char key[SN_PROFILE_KEY]) {
+    memset(key, 0, SN_PROFILE_KEY);
+    snprintf(key, SN_PROFILE_KEY, "%s/%s", in->op, in->kernel && in->kernel->name ? in->kernel->name : "");
 }
 
 static bool same_op(const char *a, const char *b) {
@@ -82,12 +87,12 @@ static bool same_op(const char *a, const char *b) {
     return n == strcspn(b, "/") && !strncmp(a, b, n);
 }
 
-double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work) {
-    char key[64];
+double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work, double intensity) {
+    char key[SN_PROFILE_KEY];
     double sum = 0, weights = 0;
-    if (!p || !p->n || !(work > 0)) return 1;
+    if (!p->n || !(work > 0)) return 1;
     sn_profile_key(in, key);
-    double x = log(work), y = log((in->flops + 1) / (in->bytes + 1));
+    double x = log(work), y = log(intensity);
     for (int any = 0; any < 2 && weights == 0; any++)
         for (size_t i = 0; i < p->n; i++) {
             const sn_profile_point *at = &p->points[i];
@@ -114,7 +119,7 @@ static double instruction_seconds(const sn_instr *in, const sn_rates *rates, con
     case SN_QUEUE_IO: t->io += seconds = share * disk_seconds(in, rates); return seconds;
     default:
         seconds = sn_roofline_seconds(in, rates);
-        seconds *= share * sn_profile_factor(rates->profile, in, seconds);
+        seconds *= share * sn_profile_factor(&rates->profile, in, seconds, sn_instr_intensity(in, rates));
         *(in->queue == SN_QUEUE_COPY ? &t->io : &t->compute) += seconds;
         return seconds;
     }

@@ -25,15 +25,18 @@ const sn_accelerator *sn_accelerator_find(const char *name);
 
 /* How much longer a kernel takes than the roofline says: measured points, by kernel and by how much there is to do. See
  * sn_profile_factor. */
+enum { SN_PROFILE_KEY = 48, SN_PROFILE_MOST = 320 };
+
 typedef struct sn_profile_point {
-    char key[64];             /* of sn_profile_key */
+    char key[SN_PROFILE_KEY]; /* of sn_profile_key */
     double work, intensity;   /* seconds that the roofline says; operations a byte */
     double factor;            /* seconds seen, over those */
+    double seen;              /* times */
 } sn_profile_point;
 
 typedef struct sn_profile {
-    sn_profile_point *points; /* in any order */
     size_t n;
+    sn_profile_point points[SN_PROFILE_MOST]; /* in any order */
 } sn_profile;
 
 /* What an estimate is made with. */
@@ -43,18 +46,22 @@ typedef struct sn_rates {
     double ring;                  /* bytes/s that pass a rank in a ring; 0: collectives are copies in memory */
     double host;                  /* bytes/s of copies between tiers; 0: they are copies in memory */
     double disk_read, disk_write; /* bytes/s; 0: as memory */
-    const sn_profile *profile;    /* NULL: kernels reach the peaks */
+    double rows;                  /* that a micro-batch is made of: an op whose cost counts pairs of tokens does 1 / rows of it, as rows do not see each other; 0: 1 */
+    sn_profile profile;           /* n 0: kernels reach the peaks */
 } sn_rates;
 
 /* "matmul/avx512 q4_1": what is alike to a profile. */
-void sn_profile_key(const sn_instr *in, char key[64]);
+void sn_profile_key(const sn_instr *in, char key[SN_PROFILE_KEY]);
+
+/* Operations a byte. */
+double sn_instr_intensity(const sn_instr *in, const sn_rates *rates);
 
 /* Seconds of an instruction at the peaks. */
 double sn_roofline_seconds(const sn_instr *in, const sn_rates *rates);
 
 /* The factor of the points of this key, weighted by how near they are in the logarithms of work and intensity; of another kernel of the
  * same op where there is none; 1 without any. */
-double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work);
+double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work, double intensity);
 
 /* Of an accelerator's ranks, spread over nodes. */
 sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes);

@@ -474,6 +474,7 @@ static sn_status make_instructions(planner *p) {
         }
         sn_cost cost = op->cost ? op->cost(&c) : (sn_cost){0, moved};
         in->flops = cost.flops;
+        in->pairs = op->pairs;
         in->bytes = cost.bytes;
     }
     return SN_OK;

@@ -81,6 +81,7 @@ typedef struct sn_instr {
     const char *name;        /* of the node: "layers.0.q_proj" */
     const char *made_by;     /* the pass, or "model" */
     double flops, bytes;     /* cost, for the time estimate */
+    bool pairs;              /* flops count pairs of tokens of one sequence: see graph/op.h */
 } sn_instr;
 
 typedef struct sn_program {

@@ -84,5 +84,6 @@ const sn_op sn_op_attention = {
     .axes = axes,
     .grad = grad,
     .cost = cost,
+    .pairs = true,
     .kernels = {sn_attention_avx512, sn_attention_avx2, sn_attention_cpu},
 };

@@ -46,5 +46,6 @@ const sn_op sn_op_attention_grad = {
     .shape = shape,
     .axes = axes,
     .cost = cost,
+    .pairs = true,
     .kernels = {sn_attention_grad_avx512, sn_attention_grad_avx2, sn_attention_grad_cpu},
 };

@@ -71,6 +71,7 @@ const sn_op sn_op_ring_attention = {
     .shape = shape,
     .axes = axes,
     .cost = cost,
+    .pairs = true,
     .alias = {1u << 6, 1u << 7},
     .kernels = {sn_ring_attention_avx512, sn_ring_attention_avx2, sn_ring_attention_cpu},
 };

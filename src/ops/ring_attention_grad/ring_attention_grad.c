@@ -57,6 +57,7 @@ const sn_op sn_op_ring_attention_grad = {
     .shape = shape,
     .axes = axes,
     .cost = cost,
+    .pairs = true,
     .alias = {1u << 9, 1u << 10, 1u << 11},
     .kernels = {sn_ring_attention_grad_avx512, sn_ring_attention_grad_avx2, sn_ring_attention_grad_cpu},
 };
