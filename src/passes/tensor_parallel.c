@@ -15,7 +15,6 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {{.key = "tensor_parallel_size",
-                                     .often = true,
                                      .aliases = "tp,tensor_parallel",
                                      .kind = SN_OPTION_INT,
                                      .default_text = "1",
