@@ -43,10 +43,13 @@ sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe) {
     l.whole = !addresses && s->device.shape.kind == SN_DEVICE_CPU && !s->accelerator && !named;
     l.disk_free = free_below(sn_passes_folder(recipe, NULL));
     if (!strcmp(s->device.shape.name, "null")) l = (sn_limits){.most = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, .disk_free = UINT64_MAX, .sharing = l.sharing};
-    if (s->world)
-        for (int h = 0; h < SN_HOLD_COUNT; h++) l.most[h] = sn_world_least(s->world, l.most[h]);
-    if (s->world) l.disk_free = sn_world_least(s->world, l.disk_free);
     return l;
+}
+
+void sn_limits_agree(const sn_world *w, sn_limits *l) {
+    for (int h = 0; h < SN_HOLD_COUNT; h++) l->most[h] = sn_world_least(w, l->most[h]);
+    l->disk_free = sn_world_least(w, l->disk_free);
+    l->sharing = (int)((uint64_t)SN_RANKS_MOST - sn_world_least(w, (uint64_t)(SN_RANKS_MOST - l->sharing))); /* the fullest node */
 }
 
 static uint64_t times(uint64_t bytes, int ranks) {

@@ -28,7 +28,7 @@ const sn_option_group sn_training_options = SN_OPTION_GROUP("Training", training
 
 
 static const sn_option machine_options[] = {
-    {.key = "memory", .by_rank = true, .kind = SN_OPTION_BUDGET, .metavar = "M", .help = "budget: 8GiB, or device=24GiB,host=64GiB,disk=500GiB; what does not fit is refused"},
+    {.key = "memory", .by_rank = true, .kind = SN_OPTION_BUDGET, .metavar = "M", .help = "budget: 8GiB, or device=24GiB,host=64GiB; what does not fit is refused"},
     {.key = "fit", .kind = SN_OPTION_CHOICE, .choices = "off,on,any", .default_text = "off",
      .help = "make the cheapest change that fits: on: exact ones, then smaller micro-batches; any: forms too"},
     {.key = "device", .kind = SN_OPTION_CHOICE, .choices = "cpu,cpu-split,null", .default_text = "cpu", .help = "where to run"},
