@@ -1,6 +1,7 @@
 /* Context parallelism: whatever ranks share the tokens of a row, losses and weights are those of one rank, to f32's rounding. */
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -158,6 +159,34 @@ static void with_what_else_there_is(void **state) {
     same(TINY_LLAMA, "full=on device=cpu-split", "", TWO, 1e-5);
 }
 
+static volatile sig_atomic_t stopped;
+
+static void stop_at_third(void *context, const sn_step_report *report) {
+    (void)context;
+    stopped = report->step == 3;
+}
+
+/* Begun on two ranks, ended on one: the same rows, the same losses. */
+static void goes_on_without_the_ring(void **state) {
+    (void)state;
+    trained a, b;
+    const char *options = "full=on max_steps=5 cutoff_len=24 adam_epsilon=1e-4 learning_rate=1e-3 logging_steps=1",
+               *out = training_path("resumed");
+    const sn_train_hooks hooks = {.step = stop_at_third, .stop = &stopped};
+    char text[256];
+    training_run(TINY_LLAMA, options, data, training_path("whole"), NULL, &a);
+    snprintf(text, sizeof text, "%s " TWO, options);
+    training_run(TINY_LLAMA, text, data, out, &hooks, &b);
+    assert_true(b.status == SN_OK && b.summary.interrupted && b.steps == 3);
+    stopped = 0;
+    snprintf(text, sizeof text, "%s resume=on", options);
+    training_run(TINY_LLAMA, text, data, out, NULL, &b);
+    if (b.status != SN_OK) fail_msg("%s", b.error);
+    assert_int_equal(b.steps, STEPS);
+    for (int i = 0; i < STEPS; i++) assert_true(fabs(a.loss[i] - b.loss[i]) <= 1e-5 * a.loss[i]);
+    assert_true(difference(training_path("whole"), out) <= 1e-5);
+}
+
 static void on_quantised_weights(void **state) {
     (void)state;
     sn_model_config config = tiny_llama();
@@ -260,6 +289,7 @@ int main(void) {
         cmocka_unit_test(evaluation),
         cmocka_unit_test(rows_that_cannot_be_cut),
         cmocka_unit_test(on_quantised_weights),
+        cmocka_unit_test(goes_on_without_the_ring),
         cmocka_unit_test(with_updates_inside_backward),
         cmocka_unit_test(tokens_are_dealt_evenly),
         cmocka_unit_test(activations_fall_with_the_ranks),

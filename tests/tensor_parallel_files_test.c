@@ -96,6 +96,24 @@ static void each_rank_reads_its_part(void **state) {
         }
 }
 
+/* q, k and v beside each other in one weight, which a GGUF holds transposed. */
+static void gpt2_reads_its_thirds(void **state) {
+    (void)state;
+    static const char *const models[] = {TINY_GPT2, TINY_GPT2 ".gguf"};
+    for (int m = 0; m < 2; m++)
+        for (int lora = 0; lora < 2; lora++) {
+            trained one, other;
+            char options[256];
+            const char *recipe = lora ? "max_steps=6 lora=on lora_rank=4" : "max_steps=6";
+            const char *name = lora ? "adapter_model.safetensors" : "model.safetensors";
+            run(models[m], recipe, "one", &one);
+            snprintf(options, sizeof options, "%s thread_ranks=2 tp=2 sequence_parallel=%s", recipe, lora ? "on" : "off");
+            run(models[m], options, "other", &other);
+            assert_runs_near(&one, &other, 0, options);
+            assert_files_near(training_path("one/%s", name), training_path("other/%s", name), 1e-5);
+        }
+}
+
 /* Stopped at one number of ranks, gone on with at another. */
 static void goes_on(const char *more, const char *before, const char *after, const char *what) {
     trained straight, first, second;
@@ -155,7 +173,7 @@ static void beside_other_axes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(beside_other_axes), cmocka_unit_test(each_rank_reads_its_part), cmocka_unit_test(checkpoints_at_other_ranks),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(beside_other_axes), cmocka_unit_test(each_rank_reads_its_part), cmocka_unit_test(gpt2_reads_its_thirds), cmocka_unit_test(checkpoints_at_other_ranks),
                                        cmocka_unit_test(shards_of_shards)};
     return cmocka_run_group_tests(tests, start, stop);
 }

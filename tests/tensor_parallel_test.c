@@ -358,7 +358,9 @@ static void refuses(void **state) {
     five.num_heads = five.num_kv_heads = 5;
     refused(five, 4, "tp=4", "5 key/value heads, 2 a rank, leave nothing for the last");
     refused(odd_llama(true, false), 2, "tp=2 optimizer=muon", "work on whole matrices");
+    refused(odd_llama(true, false), 2, "tp=2 optimizer=galore", "work on whole matrices");
     refused(odd_llama(true, false), 2, "tp=2 optimizer=adamw_8bit", "adamw_8bit");
+    refused(odd_llama(true, false), 2, "tp=2 gradient_release=on max_grad_norm=0", "looks at each gradient alone");
     refused(tiny_gpt2(), 3, "tp=3", "4 key/value heads, 2 a rank, leave nothing for the last");
 }
 

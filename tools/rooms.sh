@@ -23,6 +23,7 @@ src/passes/gradient_release.c:max_grad_norm      # what it cannot be combined wi
 src/passes/gradient_release.c:precision
 src/passes/gradient_release.c:gradient_accumulation_steps
 src/passes/tensor_parallel.c:optimizer           # which updates it cannot be combined with
+src/passes/tensor_parallel.c:gradient_release
 src/passes/quantise.c:qlora                      # LoRA on a quantised base
 LIST
 )

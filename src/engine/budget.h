@@ -21,11 +21,11 @@ typedef struct sn_limits {
 
 /* From `memory` (a bare number bounds the memory of a rank, on an accelerator its device memory; device=, host=, disk=), else the capacity
  * of device_shape, else, unless the ranks are only planned, what the cgroup and the machine have free, divided by the ranks of the node. The
- * session is planned. Not collective: what is free may differ between ranks. */
+ * session is planned. */
 sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe);
 
-/* The smallest of all ranks, and the most that share a node. Collective. */
-void sn_limits_agree(const sn_world *w, sn_limits *l);
+/* Collective over the processes (NULL: one alone): all get the smallest. */
+void sn_limits_agree(sn_limits *l, const sn_world *w);
 
 /* The bytes that a plan needs of each. bill: of the node's largest rank. */
 void sn_needs_of(const sn_limits *l, const sn_bill *bill, uint64_t need[SN_HOLD_COUNT]);

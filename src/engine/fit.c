@@ -108,7 +108,7 @@ static sn_status change(sn_model *model, const sn_options *recipe, const sn_worl
 static sn_status fit_first(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen, sn_fit *f) {
     SN_TRY(sn_train_plan(model, recipe, world, NULL, session));
     sn_limits limits = sn_limits_of(session, recipe);
-    if (world) sn_limits_agree(world, &limits);
+    sn_limits_agree(&limits, world);
     if (!strcmp(sn_options_string(recipe, "fit"), "off")) limits.disk_free = UINT64_MAX; /* training checks it, and says which folder */
     return sn_limits_hold(&limits, &session->most) ? SN_OK : change(model, recipe, world, &limits, session, chosen, f);
 }
