@@ -40,7 +40,8 @@ static void check_row(sn_model *m, const char *options, const sn_compared *row) 
         assert_ok(status);
         assert_true(row->total == s.plan->bill.total && row->rank == s.plan->rank &&
                     !memcmp(row->by_tier, s.plan->bill.by_tier, sizeof row->by_tier));
-        sn_train_rates(&s, o, &rates);
+        bool measured;
+        assert_ok(sn_train_rates(&s, o, &rates, &measured));
         assert_ok(sn_train_forecast(&s, o, &rates, &f));
         assert_true(row->seconds == f.step_seconds && row->seconds > 0);
         sn_session_close(&s);

@@ -106,8 +106,8 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
     }
     if (s == SN_OK && !generates) {
         sn_rates rates;
-        p->forecasts = sn_train_rates(&p->session, recipe, &rates);
-        s = sn_train_forecast(&p->session, recipe, &rates, &p->forecast);
+        s = sn_train_rates(&p->session, recipe, &rates, &p->forecasts);
+        if (s == SN_OK) s = sn_train_forecast(&p->session, recipe, &rates, &p->forecast);
         if (s != SN_OK) sn_session_close(&p->session);
     }
     sn_options_close(recipe);

@@ -49,6 +49,7 @@ sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe) {
 void sn_limits_agree(sn_limits *l, const sn_world *w) {
     for (int h = 0; w && h < SN_HOLD_COUNT; h++) l->most[h] = sn_world_least(w, l->most[h]);
     if (w) l->disk_free = sn_world_least(w, l->disk_free);
+    if (w) l->sharing = SN_RANKS_MOST - (int)sn_world_least(w, (uint64_t)(SN_RANKS_MOST - l->sharing)); /* of the fullest node */
 }
 
 static uint64_t times(uint64_t bytes, int ranks) {

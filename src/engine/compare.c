@@ -35,8 +35,8 @@ static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared 
         take_limits(&s, recipe, c);
         *cluster = s.cluster;
     }
-    c->measured = sn_train_rates(&s, recipe, &rates);
-    status = sn_train_forecast(&s, recipe, &rates, &f);
+    status = sn_train_rates(&s, recipe, &rates, &c->measured);
+    if (status == SN_OK) status = sn_train_forecast(&s, recipe, &rates, &f);
     memcpy(row->by_tier, b->by_tier, sizeof row->by_tier);
     row->total = b->total;
     row->over = !sn_limits_hold(&c->limits, b);

@@ -199,10 +199,11 @@ sn_status sn_probe_cached(int threads, sn_probe *out, bool *found) {
         *out = *p;
         *found = true;
     }
+    s = j && !p ? sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a profile") : SN_OK;
     sn_free(p);
     json_decref(j);
     sn_free(text);
-    return SN_OK;
+    return s;
 }
 
 static void write_text(const sn_probe *p, sn_str *text) {

@@ -425,7 +425,7 @@ sn_status sn_search_run(sn_model *model, const sn_options *recipe, const sn_sess
     work w = {.model = model, .recipe = recipe, .session = session, .limits = limits, .exhaustive = exhaustive, .out = out};
     *out = (sn_search){0};
     if (limits->one_memory) w.reserved = sn_reserved_bytes(model, false);
-    out->measured = sn_train_rates(session, recipe, &w.rates);
+    SN_TRY(sn_train_rates(session, recipe, &w.rates, &out->measured));
     if (session->world) sn_world_share(session->world, &w.rates, sizeof w.rates); /* so that all take the same */
     sn_status s = search(&w, most);
     sn_free(w.space.all);

@@ -280,7 +280,7 @@ static sn_status say_fit(const sn_fit *f) {
 /* What the machine's rates say a step will take, for the report beside what it took. */
 static sn_status estimate(sn_training *t) {
     sn_rates rates;
-    t->summary->estimate_measured = sn_train_rates(&t->session, t->recipe, &rates);
+    SN_TRY(sn_train_rates(&t->session, t->recipe, &rates, &t->summary->estimate_measured));
     SN_TRY(sn_train_forecast(&t->session, t->recipe, &rates, &t->forecast));
     t->summary->estimated_step_seconds = t->forecast.step_seconds;
     return SN_OK;

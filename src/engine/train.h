@@ -43,8 +43,9 @@ sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_worl
 /* The same for a search: most (0: none): bytes of a device arena from which on the plan is of no use and may stay rough (plan/plan.h). */
 sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, sn_session *s);
 
-/* Rates for estimates: the recipe's device_shape, else what `snug probe` measured here; false: neither is known and they are guesses. */
-bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates);
+/* Rates for estimates: the recipe's device_shape, else what `snug probe` measured here; *measured false: neither is known and they are guesses. Fails
+ * for want of memory only. */
+sn_status sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates, bool *measured);
 
 /* Estimates a step of a planned job. Fails for want of memory only. */
 sn_status sn_train_forecast(const sn_session *s, const sn_options *recipe, const sn_rates *rates, sn_forecast *f);

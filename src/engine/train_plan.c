@@ -66,17 +66,20 @@ static void take_disk(const sn_probe *p, const char *folder, sn_rates *rates) {
     rates->disk_write = d ? d->write_bytes : 5e8;
 }
 
-bool sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates) {
-    bool found = true;
+sn_status sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates *rates, bool *measured) {
     sn_probe probe = {0};
+    *measured = true;
     if (s->accelerator) {
         *rates = sn_accelerator_rates(s->accelerator, s->nodes);
     } else {
-        if (sn_probe_cached(s->device.shape.threads, &probe, &found) != SN_OK || !found) probe = (sn_probe){.f32_flops = 1e11, .read_bytes = 2e10};
+        sn_status status = sn_probe_cached(s->device.shape.threads, &probe, measured);
+        if (status == SN_ERR_NO_MEMORY) return status;
+        if (status != SN_OK) *measured = false;
+        if (!*measured) probe = (sn_probe){.f32_flops = 1e11, .read_bytes = 2e10};
         *rates = (sn_rates){.f32_flops = probe.f32_flops, .bf16_flops = probe.bf16_flops, .bytes_per_s = probe.read_bytes, .profile = probe.profile};
         take_disk(&probe, sn_passes_folder(recipe, NULL), rates);
     }
-    return found;
+    return SN_OK;
 }
 
 sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, sn_session *s) {

@@ -64,6 +64,7 @@ typedef struct sn_instr {
     sn_arg *in, *out; /* in the program's table of arguments */
     uint8_t n_in, n_out, queue;
     uint8_t axis; /* of the comm queue: the axis of the mesh over whose ranks it communicates */
+    bool pairs; /* flops count pairs of tokens of one sequence: see graph/op.h */
     bool pair; /* of the comm queue: two ranks of it alone take part: */
     int16_t from, to;
     sn_attrs attrs;
@@ -81,7 +82,6 @@ typedef struct sn_instr {
     const char *name;        /* of the node: "layers.0.q_proj" */
     const char *made_by;     /* the pass, or "model" */
     double flops, bytes;     /* cost, for the time estimate */
-    bool pairs;              /* flops count pairs of tokens of one sequence: see graph/op.h */
 } sn_instr;
 
 typedef struct sn_program {
