@@ -106,7 +106,8 @@ static bool changes(const sn_graph *g, sn_pid p, size_t from, size_t to) {
     return false;
 }
 
-/* The block of each node; of a gather, that of the first node behind it that is none. */
+/* The block of each node; of a gather, and of a joined sum (which may stand in any block), that of the first node behind it that is none.
+ */
 static void find_blocks(const overlapper *o) {
     const sn_graph *g = o->g;
     const sn_node *last = NULL;
@@ -114,7 +115,8 @@ static void find_blocks(const overlapper *o) {
     for (size_t k = 0, first = 0; k < g->n_order; k++) {
         const sn_node *n = &g->nodes[g->order[k]];
         o->items[k] = (item){.node = g->order[k], .stands = AMID, .at = (uint32_t)k};
-        if ((gathers(g, n) || (n->phase == SN_PHASE_UPDATE && k < o->n_backward)) && k + 1 < g->n_order) continue;
+        if ((gathers(g, n) || n->op == SN_OP_all_reduce || (n->phase == SN_PHASE_UPDATE && k < o->n_backward)) && k + 1 < g->n_order)
+            continue;
         if (last && (n->layer != last->layer || n->phase != last->phase)) b++;
         for (last = n; first <= k; first++) o->items[first].home = o->items[first].block = b;
         o->ends[b] = g->order[k];
