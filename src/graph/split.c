@@ -208,6 +208,10 @@ static bool infer_linear(const work *w) {
         const sn_value *v = w->n->out[o] == SN_NONE ? NULL : &w->g->values[w->n->out[o]];
         if (v && v->persistent != SN_NONE && v->rest.split.axis[w->a].kind != SN_PARTIAL) return false; /* it is to rest as a sum */
     }
+    for (int i = 0; partial && i < w->n->n_in; i++) {
+        const sn_value *v = w->n->in[i].value == SN_NONE || !(op->into >> i & 1) ? NULL : &w->g->values[w->n->in[i].value];
+        if (v && v->persistent != SN_NONE && v->rest.split.axis[w->a].kind != SN_PARTIAL) return false;
+    }
     for (int o = 0; partial && o < w->n->n_out; o++)
         if (w->n->out[o] != SN_NONE) w->g->values[w->n->out[o]].result.axis[w->a] = (sn_split_axis){.kind = SN_PARTIAL};
     return partial;
