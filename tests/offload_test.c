@@ -25,13 +25,14 @@ static sn_model_config wide_llama(void) {
     return c;
 }
 
-/* Everything but gradients, which live within a step where they do not accumulate and rest in memory. */
+/* Everything but gradients, which live within a step where they do not accumulate and rest in memory, and activations. */
 static void digest_of(tiny *t, char hex[65]) {
     sn_sha256 h;
     sn_sha256_start(&h);
     for (size_t p = 0; p < t->job->n_persistent; p++) {
         size_t bytes = (size_t)t->plan->persistent[p].bytes;
-        void *data = bytes && t->job->persistent[p].class_of != SN_CLASS_GRADIENTS ? sn_alloc(bytes) : NULL;
+        const sn_class class_of = t->job->persistent[p].class_of;
+        void *data = bytes && class_of != SN_CLASS_GRADIENTS && class_of != SN_CLASS_ACTIVATIONS ? sn_alloc(bytes) : NULL;
         if (!data) continue;
         assert_ok(sn_run_read(t->run, (sn_pid)p, 0, data, bytes));
         sn_sha256_add(&h, data, bytes);
@@ -60,7 +61,10 @@ static const struct {
              {"cpu", DISK "offload_param=disk"},
              {"cpu", DISK "offload_optimizer=disk offload_gradients=disk offload_param=disk"},
              {"cpu-split", DISK "offload_optimizer=disk offload_gradients=host offload_param=disk:0.5"},
-             {"cpu-split", "offload_optimizer=host offload_gradients=host offload_param=host"}};
+             {"cpu-split", "offload_optimizer=host offload_gradients=host offload_param=host"},
+             {"cpu", DISK "offload_activations=disk"},
+             {"cpu-split", "offload_activations=host"},
+             {"cpu-split", DISK "offload_activations=disk:0.5 offload_param=host offload_gradients=disk"}};
 enum { HOMES = sizeof homes / sizeof homes[0] };
 
 static void check(const sn_model_config *config, const char *recipe) {
@@ -241,7 +245,7 @@ static void traffic(void **state) {
             assert_int_equal(counted("read_bytes") - read, (uint64_t)f.disk_read_bytes);
             assert_int_equal(counted("write_bytes") - written, (uint64_t)f.disk_written_bytes);
         }
-        assert_true(f.disk_read_bytes > 30e6 && f.disk_written_bytes > 10e6);
+        assert_true(f.disk_read_bytes > 4e6 && f.disk_written_bytes > 4e6);
         tiny_close(&t);
     }
 }

@@ -17,13 +17,21 @@
 #define OPTIMIZER "zero_optimization.offload_optimizer."
 #define PARAM "zero_optimization.offload_param."
 
-static const sn_option options[] = {
-    PLACE_OPTION("offload_optimizer", "optimizer states", TIERS(OPTIMIZER "device")),
-    PLACE_OPTION("offload_gradients", "gradients", NULL),
-    PLACE_OPTION("offload_param", "weights", TIERS(PARAM "device")),
-    {.key = "offload_ratio", .deepspeed = OPTIMIZER "ratio", .kind = SN_OPTION_FLOAT, .default_text = "1", .metavar = "F",
-     .help = "the share of optimizer states where offload_optimizer names none"},
-    {.key = "offload_dir", .deepspeed = OPTIMIZER "nvme_path," PARAM "nvme_path", .by_rank = true, .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "folder for what rests on disk"}};
+static const sn_option options[] = {PLACE_OPTION("offload_optimizer", "optimizer states", TIERS(OPTIMIZER "device")),
+                                    PLACE_OPTION("offload_gradients", "gradients", NULL),
+                                    PLACE_OPTION("offload_param", "weights", TIERS(PARAM "device")),
+                                    {.key = "offload_ratio",
+                                     .deepspeed = OPTIMIZER "ratio",
+                                     .kind = SN_OPTION_FLOAT,
+                                     .default_text = "1",
+                                     .metavar = "F",
+                                     .help = "the share of optimizer states where offload_optimizer names none"},
+                                    {.key = "offload_dir",
+                                     .deepspeed = OPTIMIZER "nvme_path," PARAM "nvme_path",
+                                     .by_rank = true,
+                                     .kind = SN_OPTION_STRING,
+                                     .metavar = "DIR",
+                                     .help = "folder for what rests on disk"}};
 
 static const struct {
     const char *key;
@@ -126,14 +134,14 @@ static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn
     return folder && *folder;
 }
 
-/* States first, as they are used once a step; weights last, as forward and backward read them. Beside adapters there are hardly any states. */
-#define PLACES(tier)                                                                                                     \
-    {"offload_param", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_param", tier, SN_CHOICE_EXACT, {0}},                 \
-        {"offload_optimizer", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_optimizer", tier, SN_CHOICE_EXACT, {0}},     \
-        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier}},                                       \
-        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier, "offload_param", tier ":0.5"}},         \
-    {                                                                                                                    \
-        "offload_optimizer", tier, SN_CHOICE_EXACT, { "offload_gradients", tier, "offload_param", tier }                 \
+/* States first, as they are used once a step; weights last, as forward and backward read them. Beside adapters there are hardly any states.
+ */
+#define PLACES(tier)                                                                                                 \
+    {"offload_param", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_param", tier, SN_CHOICE_EXACT, {0}},             \
+        {"offload_optimizer", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_optimizer", tier, SN_CHOICE_EXACT, {0}}, \
+        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier}},                                   \
+        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier, "offload_param", tier ":0.5"}}, {   \
+        "offload_optimizer", tier, SN_CHOICE_EXACT, { "offload_gradients", tier, "offload_param", tier }             \
     }
 static const sn_choice choices[] = {PLACES("host"), PLACES("disk")};
 

@@ -85,8 +85,8 @@ void check_program_is_ordered(const sn_program *p) {
             bool ended = in->wait[e->queue] && e->signal <= in->wait[e->queue];
             bool in_turn = e->queue == in->queue && (in->queue != SN_QUEUE_IO || e->signal + SN_DISK_TRANSFERS <= in->signal);
             bool direct = ended || in_turn;
-            if (!direct) continue;
-            before[i * words + j / 64] |= UINT64_C(1) << (j % 64);
+            if (!direct && e->queue != in->queue) continue;
+            if (direct) before[i * words + j / 64] |= UINT64_C(1) << (j % 64); /* else j has started, behind what it waited for */
             for (size_t w = 0; w < words; w++) before[i * words + w] |= before[j * words + w];
         }
         for (uint32_t j = 0; j < i; j++)
