@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/session.h"
+#include "plan/cluster.h"
 #include "support/tiny.h"
 
 enum { MOST = 4, LENGTH = 6, ROWS = 8, STEPS = 5 };
@@ -246,11 +247,93 @@ static void adapters(void **state) {
     check(odd_llama(true, false), "lora=on lora_rank=4 gradient_accumulation_steps=4", 4, "tp=2", 1e-5);
 }
 
+/* q, k and v in one weight, of each of which a rank holds its heads; learnt positions, LayerNorm, biases everywhere. */
+static void gpt2(void **state) {
+    (void)state;
+    check(tiny_gpt2(), "", 2, "tp=2", 1e-5);
+    check(tiny_gpt2(), "", 4, "tp=4 sequence_parallel=on", 1e-5);
+    check(tiny_gpt2(), "gradient_accumulation_steps=4", 4, "tp=2 zero_stage=3 recompute=all", 1e-5);
+    check(tiny_gpt2(), "lora=on lora_rank=4 lora_dropout=0.1", 2, "tp=2 sequence_parallel=on", 1e-5);
+}
+
 /* Sums of 16-bit activations in another order. */
 static void sixteen_bits(void **state) {
     (void)state;
     check(odd_llama(true, false), "precision=bf16 adam_epsilon=1e-3", 2, "tp=2", 2e-2);
     check(odd_llama(false, false), "precision=bf16 adam_epsilon=1e-3", 4, "tp=2 zero_stage=3 sequence_parallel=on", 2e-2);
+}
+
+/* Ranks that are not planned are like one that is. */
+static void ranks_of_a_class(void **state) {
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *options;
+    } cases[] = {{12, "tp=3"}, {12, "tp=2 zero_stage=3 sequence_parallel=on"}, {9, "tp=3 zero_stage=2"}, {8, "tp=2 zero_stage=1 precision=bf16"}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        sn_options *recipe = tiny_recipe(cases[k].options);
+        sn_model_config config = odd_llama(false, true);
+        config.vocab_size = 20011;
+        sn_session s = {.ranks = cases[k].ranks};
+        assert_ok(sn_device_find("cpu", 1, &s.device));
+        s.cluster.addresses = s.device.shape.addresses;
+        assert_ok(sn_session_mesh(&s, recipe));
+        sn_training_shape shape = {.tokens = (int64_t)cases[k].ranks * 7};
+        assert_ok(sn_job_for_training(&config, NULL, &shape, recipe, &s.cluster, NULL, &s.job));
+        sn_plan *plans[12], *most;
+        int *first;
+        size_t n;
+        assert_ok(sn_plan_rank_classes(s.job, &first, &n));
+        assert_true(n > 1 && n <= (size_t)cases[k].ranks);
+        for (int r = 0; r < cases[k].ranks; r++) {
+            sn_plan_request request = {.device = s.device.shape, .reuse = true, .rank = r};
+            assert_ok(sn_plan_make(s.job, &request, &plans[r]));
+            bool alike = false;
+            for (size_t i = 0; i < n && first[i] <= r; i++)
+                alike |= plans[first[i]]->bill.total == plans[r]->bill.total &&
+                         !memcmp(plans[first[i]]->bill.at_rest, plans[r]->bill.at_rest, sizeof plans[r]->bill.at_rest);
+            if (!alike) fail_msg("%s: rank %d is like none that is planned", cases[k].options, r);
+        }
+        sn_plan_request request = {.device = s.device.shape, .reuse = true};
+        assert_ok(sn_plan_cluster(s.job, &request, &most));
+        for (int r = 0; r < cases[k].ranks; r++) assert_true(plans[r]->bill.total <= most->bill.total);
+        sn_plan_free(most);
+        for (int r = 0; r < cases[k].ranks; r++) sn_plan_free(plans[r]);
+        sn_free(first);
+        sn_job_free(s.job);
+        sn_options_close(recipe);
+    }
+}
+
+/* SmolLM2's heads are 3 key/value ones of 3 queries: two ranks hold two and one. */
+static void bytes_fall(void **state) {
+    (void)state;
+    uint64_t held[4] = {0};
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        char options[64];
+        snprintf(options, sizeof options, "tp=%d", ranks);
+        sn_options *recipe = tiny_recipe(options);
+        sn_model_config config;
+        assert_true(sn_named_shape("smollm2-135m", &config));
+        sn_session s = {.ranks = ranks};
+        assert_ok(sn_device_find("null", 1, &s.device));
+        s.cluster.addresses = s.device.shape.addresses;
+        assert_ok(sn_session_mesh(&s, recipe));
+        sn_training_shape shape = {.tokens = 64};
+        assert_ok(sn_job_for_training(&config, NULL, &shape, recipe, &s.cluster, NULL, &s.job));
+        sn_plan *plan;
+        sn_plan_request request = {.device = s.device.shape, .reuse = true};
+        assert_ok(sn_plan_cluster(s.job, &request, &plan));
+        held[ranks] = plan->bill.at_rest[SN_CLASS_WEIGHTS];
+        assert_true(plan->bill.at_rest[SN_CLASS_GRADIENTS] == held[ranks] && plan->bill.at_rest[SN_CLASS_OPTIMIZER] >= 2 * held[ranks]);
+        sn_plan_free(plan);
+        sn_job_free(s.job);
+        sn_options_close(recipe);
+    }
+    const uint64_t heads = 30ull * 2 * 576 * (576 + 192), mlp = 30ull * 3 * 576 * 1536, vocabulary = 49152ull * 576, norms = 61 * 576;
+    assert_int_equal(held[1], 4 * (heads + mlp + vocabulary + norms));
+    assert_int_equal(held[2], 4 * (heads / 3 * 2 + mlp / 2 + vocabulary / 2 + norms));
+    assert_int_equal(held[3], 4 * ((heads + mlp + vocabulary) / 3 + norms));
 }
 
 static void refused(sn_model_config config, int ranks, const char *options, const char *why) {
@@ -276,7 +359,7 @@ static void refuses(void **state) {
     refused(five, 4, "tp=4", "5 key/value heads, 2 a rank, leave nothing for the last");
     refused(odd_llama(true, false), 2, "tp=2 optimizer=muon", "work on whole matrices");
     refused(odd_llama(true, false), 2, "tp=2 optimizer=adamw_8bit", "adamw_8bit");
-    refused(tiny_gpt2(), 2, "tp=2", "holds several matrices in one");
+    refused(tiny_gpt2(), 3, "tp=3", "4 key/value heads, 2 a rank, leave nothing for the last");
 }
 
 int main(void) {
@@ -286,7 +369,10 @@ int main(void) {
                                        cmocka_unit_test(beside_data_parallel),
                                        cmocka_unit_test(accumulation_and_recomputation),
                                        cmocka_unit_test(adapters),
+                                       cmocka_unit_test(gpt2),
                                        cmocka_unit_test(sixteen_bits),
+                                       cmocka_unit_test(ranks_of_a_class),
+                                       cmocka_unit_test(bytes_fall),
                                        cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,5 +109,5 @@ sn_status sn_limits_check(const sn_limits *l, const sn_bill *b, const char *chan
 
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
     sn_limits l = sn_limits_of(s, recipe);
-    return sn_limits_check(&l, &s->plan->bill, NULL);
+    return sn_limits_check(&l, s->most.total ? &s->most : &s->plan->bill, NULL);
 }

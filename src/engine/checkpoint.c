@@ -42,23 +42,23 @@ static size_t part_of(const sn_run *run, size_t left, char **stage) {
     return left < room ? left : (size_t)room;
 }
 
-static sn_status write_piece(sn_run *run, sn_pid p, size_t bytes, sn_st_writer *w, size_t index, size_t written, uint32_t *crc) {
+static sn_status write_part(sn_run *run, sn_pid p, const sn_extent *part, sn_st_writer *w, size_t index, uint32_t *crc) {
     char *data = sn_run_persistent(run, p), *stage;
-    for (size_t at = 0, n; at < bytes; at += n) {
-        n = data ? bytes : part_of(run, bytes - at, &stage);
-        if (!data) SN_TRY(sn_run_read(run, p, at, stage, n));
-        *crc = sn_crc32c(*crc, data ? data : stage, n);
-        SN_TRY(sn_st_write(w, index, written + at, data ? data : stage, n));
+    for (size_t at = 0, n; at < part->bytes; at += n) {
+        n = data ? part->bytes : part_of(run, part->bytes - at, &stage);
+        if (!data) SN_TRY(sn_run_read(run, p, part->here + at, stage, n));
+        *crc = sn_crc32c(*crc, data ? data + part->here : stage, n);
+        SN_TRY(sn_st_write(w, index, part->whole + at, data ? data + part->here : stage, n));
     }
     return SN_OK;
 }
 
-static sn_status read_piece(sn_run *run, sn_pid p, const sn_st *st, const sn_st_tensor *t, uint64_t from, size_t bytes) {
+static sn_status read_part(sn_run *run, sn_pid p, const sn_extent *part, const sn_st *st, const sn_st_tensor *t) {
     char *data = sn_run_persistent(run, p), *stage;
-    for (size_t at = 0, n; at < bytes; at += n) {
-        n = data ? bytes : part_of(run, bytes - at, &stage);
-        SN_TRY(sn_st_read(st, t, from + at, data ? data : stage, n));
-        if (!data) SN_TRY(sn_run_write(run, p, at, stage, n));
+    for (size_t at = 0, n; at < part->bytes; at += n) {
+        n = data ? part->bytes : part_of(run, part->bytes - at, &stage);
+        SN_TRY(sn_st_read(st, t, part->whole + at, data ? data + part->here : stage, n));
+        if (!data) SN_TRY(sn_run_write(run, p, part->here + at, stage, n));
     }
     return SN_OK;
 }
@@ -69,21 +69,32 @@ typedef struct note {
     uint32_t crc, unused;
 } note;
 
-/* This process's pieces; values that every rank holds whole are rank 0's to write. */
+/* This process's pieces; what several ranks hold alike is the lowest one's to write. */
 static sn_status write_pieces(const sn_session *s, int32_t turn, sn_st_writer *w, note *notes) {
     const sn_job *job = s->job;
     size_t index = 0;
     for (size_t p = 0; p < job->n_persistent; p++) {
         if (!is_state(job, (sn_pid)p, turn)) continue;
         note *n = &notes[index++];
-        size_t bytes, item = (size_t)sn_dtypes[job->persistent[p].rest.form].bytes;
+        size_t bytes;
         int64_t first;
         sn_run *holder;
-        if (s->world && s->world->rank && !sn_session_in_shards(s, (sn_pid)p)) continue;
         for (int i = 0; sn_session_piece(s, (sn_pid)p, i, &first, &holder, &bytes); i++) {
-            SN_TRY(write_piece(holder, (sn_pid)p, bytes, w, index - 1, (size_t)first * item, &n->crc));
+            for (sn_extent part = {0}; sn_session_part(s, holder, (sn_pid)p, &part);) SN_TRY(write_part(holder, (sn_pid)p, &part, w, index - 1, &n->crc));
             n->bytes += bytes;
         }
+    }
+    return SN_OK;
+}
+
+/* The checksum of a tensor that was written in parts here and there: of what the file holds. */
+static sn_status read_back(const sn_session *s, const sn_st_writer *w, size_t index, uint64_t bytes, uint32_t *crc) {
+    char *stage;
+    *crc = 0;
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = part_of(s->run, bytes - at, &stage);
+        SN_TRY(sn_st_write_read(w, index, at, stage, n));
+        *crc = sn_crc32c(*crc, stage, n);
     }
     return SN_OK;
 }
@@ -102,6 +113,7 @@ static sn_status finish_state(const sn_session *s, int32_t turn, sn_st_writer *w
             bytes += n->bytes;
             if (r) sn_st_write_count(w, index, n->bytes);
         }
+        if (!sn_session_in_order(s, (sn_pid)p)) SN_TRY(read_back(s, w, index, bytes, &crc));
         index++;
         sn_str_printf(tensors, "%s\n    ", index > 1 ? "," : "");
         sn_str_json(tensors, name, strlen(name));
@@ -249,13 +261,14 @@ static sn_status read_state(const sn_session *s, int32_t turn, const char *path,
         const sn_persistent *e = &job->persistent[p];
         const sn_st_tensor *t = sn_st_find(&st, e->name);
         const json_t *entry = json_object_get(tensors, e->name);
-        size_t bytes = t ? (size_t)t->bytes : 0, item = (size_t)sn_dtypes[e->rest.form].bytes;
-        const sn_placed *at = sn_run_placed(s->run, (sn_pid)p);
+        size_t bytes = t ? (size_t)t->bytes : 0;
+        sn_extent part = {0};
         if (!t || !entry) status = sn_fail(SN_ERR_FORMAT, "%s lacks %s: was it saved under another recipe?", path, e->name);
         else if (t->dtype != e->rest.form || !sn_shape_equal(&t->shape, &e->shape))
             status = sn_fail(SN_ERR_FORMAT, "%s: %s has another form or shape than this recipe's", path, e->name);
         else if (i < job->n_persistent) status = p % ranks == rank ? check_tensor(s, &st, t, path, bytes, entry) : SN_OK;
-        else status = read_piece(s->run, (sn_pid)p, &st, t, (uint64_t)at->first * item, (size_t)at->bytes);
+        else
+            while (status == SN_OK && sn_session_part(s, s->run, (sn_pid)p, &part)) status = read_part(s->run, (sn_pid)p, &part, &st, t);
     }
     if (opened == SN_OK) sn_st_close(&st);
     return status;

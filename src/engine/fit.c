@@ -87,11 +87,11 @@ static sn_status change(sn_model *model, const sn_options *recipe, const sn_worl
     const char *how = sn_options_string(recipe, "fit");
     bool off = !strcmp(how, "off");
     sn_choice_kind most = off || !strcmp(how, "any") ? SN_CHOICE_LOSSY : SN_CHOICE_REORDERED;
-    sn_needs_of(limits, &session->plan->bill, f->was);
+    sn_needs_of(limits, &session->most, f->was);
     memcpy(f->most, limits->most, sizeof f->most);
     SN_TRY(sn_search_run(model, recipe, session, limits, most, false, &f->search));
     if (off || !f->search.n_fits) {
-        sn_status s = refuse(&f->search, limits, recipe, &session->plan->bill);
+        sn_status s = refuse(&f->search, limits, recipe, &session->most);
         sn_search_free(&f->search);
         return s;
     }
@@ -109,7 +109,7 @@ static sn_status fit_first(sn_model *model, const sn_options *recipe, const sn_w
     SN_TRY(sn_train_plan(model, recipe, world, NULL, session));
     sn_limits limits = sn_limits_of(session, recipe);
     if (!strcmp(sn_options_string(recipe, "fit"), "off")) limits.disk_free = UINT64_MAX; /* training checks it, and says which folder */
-    return sn_limits_hold(&limits, &session->plan->bill) ? SN_OK : change(model, recipe, world, &limits, session, chosen, f);
+    return sn_limits_hold(&limits, &session->most) ? SN_OK : change(model, recipe, world, &limits, session, chosen, f);
 }
 
 sn_status sn_fit_training(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen, sn_fit *fit) {

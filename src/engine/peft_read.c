@@ -111,9 +111,11 @@ static sn_status put(sn_run *run, const sn_job *job, sn_pid p, const float *valu
     float buffer[CHUNK];
     const sn_placed *at = sn_run_placed(run, p);
     sn_dtype form = job->persistent[p].rest.form;
-    for (int64_t k = 0; k < at->count; k += CHUNK) {
-        int64_t n = at->count - k < CHUNK ? at->count - k : CHUNK;
-        SN_TRY(sn_from_f32(form, values + at->first + k, n, buffer));
+    int64_t where, n;
+    for (int64_t k = 0; k < at->count; k += n) {
+        n = sn_placed_run(at, &job->persistent[p].shape, k, &where);
+        if (n > CHUNK) n = CHUNK;
+        SN_TRY(sn_from_f32(form, values + where, n, buffer));
         SN_TRY(sn_run_write(run, p, (uint64_t)k * (uint64_t)sn_dtypes[form].bytes, buffer, (size_t)n * (size_t)sn_dtypes[form].bytes));
     }
     return SN_OK;

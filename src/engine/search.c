@@ -327,8 +327,8 @@ static sn_status measure(work *w, candidate *c) {
         w->out->planned++;
         for (size_t i = 0; i < w->space.n; i++) learn(&w->space, &w->space.all[i], c, &f);
         x.seconds = forecast.step_seconds;
-        sn_needs_of(w->limits, &s.plan->bill, x.need);
-        fits = sn_limits_hold(w->limits, &s.plan->bill);
+        sn_needs_of(w->limits, &s.most, x.need);
+        fits = sn_limits_hold(w->limits, &s.most);
         if (!*w->out->smallest.change || x.need[SN_HOLD_DEVICE] < w->out->smallest.need[SN_HOLD_DEVICE]) {
             w->out->smallest = x;
             w->out->smallest.recipe = NULL;

@@ -63,58 +63,117 @@ sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_worl
     return SN_OK;
 }
 
-static bool in_shards(const sn_persistent *e) { return sn_is_flat(&e->rest.split.axis[SN_MESH_DP]); }
+static int axes_in_shards(const sn_persistent *e) {
+    int n = 0;
+    for (int a = 0; a < SN_MESH_AXES; a++) n += e->rest.split.axis[a].kind == SN_SHARD;
+    return n;
+}
 
-static bool is_put_together(const sn_persistent *e) { return in_shards(e) || e->rest.tier == SN_TIER_DISK; }
+static bool in_shards(const sn_persistent *e) { return axes_in_shards(e) > 0; }
+
+/* Whether a rank is the first of those that hold the same part of a persistent value. */
+static bool is_first_holder(const sn_session *s, sn_pid p, int rank) {
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &s->job->persistent[p].rest.split.axis[a];
+        if (x->kind != SN_SHARD && sn_mesh_index(&s->job->mesh, rank, a) != (x->kind == SN_AT ? x->at : 0)) return false;
+    }
+    return true;
+}
+
+/* Whether rank 0, which exports, has to read it from another process. */
+static bool is_elsewhere(const sn_session *s, sn_pid p) { return s->world && (in_shards(&s->job->persistent[p]) || !is_first_holder(s, p, 0)); }
+
+static bool is_put_together(const sn_session *s, sn_pid p) {
+    const sn_persistent *e = &s->job->persistent[p];
+    return in_shards(e) || e->rest.tier == SN_TIER_DISK || is_elsewhere(s, p);
+}
 
 /* Bytes of the largest value that an export has to put together. */
-static uint64_t most_put_together(const sn_job *job) {
+static uint64_t most_put_together(const sn_session *s) {
+    const sn_job *job = s->job;
     uint64_t most = 0;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
-        bool exported = e->class_of == SN_CLASS_WEIGHTS || (e->parent != SN_NONE && sn_job_master(job, e->parent) == p);
+        bool exported = (e->class_of == SN_CLASS_WEIGHTS && (e->trainable || (s->exports && !s->world))) || (e->parent != SN_NONE && sn_job_master(job, e->parent) == p);
         size_t bytes;
-        if (exported && is_put_together(e) && sn_shape_bytes(&e->shape, e->rest.form, &bytes) && bytes > most) most = bytes;
+        if (exported && is_put_together(s, (sn_pid)p) && sn_shape_bytes(&e->shape, e->rest.form, &bytes) && bytes > most) most = bytes;
     }
     return most;
 }
 
-bool sn_session_in_shards(const sn_session *s, sn_pid p) { return in_shards(&s->job->persistent[p]); }
-
 bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_run **holder, size_t *bytes) {
-    bool all = in_shards(&s->job->persistent[p]) && s->n_runs > 1; /* else each process has its own */
-    if (i >= (all ? s->cluster.mesh.size[SN_MESH_DP] : 1)) return false;
-    *holder = all ? s->runs[sn_mesh_neighbour(&s->cluster.mesh, 0, SN_MESH_DP, i)] : s->run;
+    int r = 0, here = s->runs ? s->n_runs : 1;
+    for (; r < here; r++)
+        if (is_first_holder(s, p, s->rank + r) && !i--) break;
+    if (r == here) return false;
+    *holder = s->runs ? s->runs[r] : s->run;
     const sn_placed *at = sn_run_placed(*holder, p);
     *first = at->first;
     *bytes = (size_t)at->bytes;
     return true;
 }
 
+bool sn_session_part(const sn_session *s, const sn_run *holder, sn_pid p, sn_extent *part) {
+    const sn_persistent *e = &s->job->persistent[p];
+    const sn_placed *at = sn_run_placed(holder, p);
+    const uint64_t block = (uint64_t)sn_dtypes[e->rest.form].block, item = (uint64_t)sn_dtypes[e->rest.form].bytes;
+    const int64_t element = (int64_t)((part->here + part->bytes) / item * block);
+    int64_t where;
+    if (element >= at->count) return false;
+    const int64_t n = sn_placed_run(at, &e->shape, element, &where);
+    *part = (sn_extent){(uint64_t)element / block * item, (uint64_t)where / block * item, (uint64_t)n / block * item};
+    return n > 0;
+}
+
+bool sn_session_in_order(const sn_session *s, sn_pid p) {
+    const sn_persistent *e = &s->job->persistent[p];
+    if (axes_in_shards(e) > 1) return false;
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (e->rest.split.axis[a].kind == SN_SHARD && !sn_is_flat(&e->rest.split.axis[a]) && (e->rest.split.axis[a].dim || e->rest.split.axis[a].at != SN_DEAL_RUN)) return false;
+    return true;
+}
+
 sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
     const sn_persistent *e = &s->job->persistent[p];
-    *out = is_put_together(e) ? NULL : sn_run_persistent(s->run, p);
-    if (!is_put_together(e)) return SN_OK;
     uint64_t room;
-    char *whole = sn_run_transient(s->run, &room), *to;
+    char *whole = sn_run_transient(s->run, &room);
     int64_t first;
     size_t bytes;
     sn_run *holder;
-    if (!whole) return SN_OK;
-    *out = to = whole += s->exports ? SN_STAGING_BYTES : 0;
-    if (s->saved && in_shards(e)) {
+    *out = NULL;
+    if (!is_put_together(s, p) && sn_session_piece(s, p, 0, &first, &holder, &bytes)) *out = sn_run_persistent(holder, p);
+    if (!is_put_together(s, p) || !whole) return SN_OK;
+    *out = whole += s->exports ? SN_STAGING_BYTES : 0;
+    if (s->saved && is_elsewhere(s, p)) {
         const sn_st_tensor *t = sn_st_find(s->saved, e->name);
         return t ? sn_st_read(s->saved, t, 0, whole, (size_t)t->bytes) : sn_fail(SN_ERR_INTERNAL, "the checkpoint lacks %s", e->name);
     }
-    for (int i = 0; sn_session_piece(s, p, i, &first, &holder, &bytes); i++, to += bytes) SN_TRY(sn_run_read(holder, p, 0, to, bytes));
+    for (int i = 0; sn_session_piece(s, p, i, &first, &holder, &bytes); i++)
+        for (sn_extent part = {0}; sn_session_part(s, holder, p, &part);) SN_TRY(sn_run_read(holder, p, part.here, whole + part.whole, part.bytes));
     return SN_OK;
+}
+
+/* Whether some ranks hold values that others do not. */
+static bool ranks_differ(const sn_job *job) {
+    for (size_t p = 0; p < job->n_persistent; p++)
+        for (int a = 0; a < SN_MESH_AXES; a++)
+            if (job->persistent[p].rest.split.axis[a].kind == SN_AT) return true;
+    return false;
 }
 
 sn_status sn_session_plan(sn_session *s) { return sn_session_plan_within(s, 0); }
 
 sn_status sn_session_plan_within(sn_session *s, uint64_t most) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s->job), .most = most, .rank = s->rank, .reuse = true};
-    return s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan);
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s), .most = most, .rank = s->rank, .reuse = true};
+    SN_TRY(s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan));
+    if (s->most.total) return SN_OK; /* known: another rank of the same job */
+    s->most = s->plan->bill;
+    if (s->whole_cluster || !ranks_differ(s->job)) return SN_OK;
+    sn_plan *largest;
+    SN_TRY(sn_plan_cluster(s->job, &request, &largest));
+    s->most = largest->bill;
+    sn_plan_free(largest);
+    return SN_OK;
 }
 
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm) {
@@ -132,4 +191,5 @@ void sn_session_close(sn_session *s) {
     s->run = NULL;
     s->plan = NULL;
     s->job = NULL;
+    s->most = (sn_bill){0};
 }

@@ -14,6 +14,7 @@ typedef struct sn_session {
     sn_cluster cluster;
     sn_job *job;
     sn_plan *plan;
+    sn_bill most; /* of the rank that needs most: the plan's, unless ranks differ in what they hold */
     sn_run *run;
     sn_run *const *runs; /* of all ranks in this process, the lowest first; NULL: run alone */
     int n_runs;
@@ -59,12 +60,20 @@ sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *a
 
 void sn_session_close(sn_session *s); /* not the model */
 
-/* Whether a persistent value rests in flat shards over the ranks. */
-bool sn_session_in_shards(const sn_session *s, sn_pid p);
-
-/* A persistent value is held in pieces, in logical order: whole by rank 0, or in flat shards. Piece i of those in this process,
- * from logical element *first on, is `bytes` of holder's value p; false after the last. */
+/* A persistent value is held in pieces: whole, or in shards, of the lowest ranks that have each. Piece i of those in this process is all
+ * `bytes` of holder's value p, *first: its index in what is cut flat; false after the last. */
 bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_run **holder, size_t *bytes);
+
+/* A piece lies in the whole in parts of it: bytes from `here` on of what the holder has are those from `whole` on. */
+typedef struct sn_extent {
+    uint64_t here, whole, bytes;
+} sn_extent;
+
+/* The next part of a holder's piece; *part is zeroed before the first. False after the last. */
+bool sn_session_part(const sn_session *s, const sn_run *holder, sn_pid p, sn_extent *part);
+
+/* Whether the pieces, in the order of ranks, are the whole in a row. */
+bool sn_session_in_order(const sn_session *s, sn_pid p);
 
 /* All of a persistent value in a row: where it rests in memory, or put together in the transient arena, which may not run meanwhile and
  * holds one such value at a time. *data NULL: the device has no memory. */

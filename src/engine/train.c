@@ -13,6 +13,7 @@
 #include "engine/fit.h"
 #include "engine/peft.h"
 #include "engine/train_state.h"
+#include "graph/op.h"
 #include "io/safetensors.h"
 
 /* Opens a run for each rank here. The first is session.run. */
@@ -31,6 +32,7 @@ static sn_status open_ranks(sn_training *t) {
         s.rank = t->first + r;
         if (r) SN_TRY(sn_session_plan(&s));
         t->plans[r] = s.plan;
+        t->summary->planned_bytes += s.plan->bill.total;
         sn_status status = sn_session_open(&s, t->recipe, adapter, t->comms ? &t->comms[r] : t->world.comm);
         t->runs[r] = s.run;
         SN_TRY(status);
@@ -239,14 +241,14 @@ static sn_status finish(sn_training *t) {
 static sn_status compare_ranks(const sn_training *t) {
     uint32_t data[SN_RANKS_MOST], all[SN_RANKS_MOST], own = 0, steps = sn_crc32c(0, t->digest, strlen(t->digest));
     steps = sn_crc32c(steps, &t->total_steps, sizeof t->total_steps);
-    for (int k = 0; k < t->session.plan->n_programs; k++) {
-        const sn_program *p = &t->session.plan->programs[k].program;
-        for (uint32_t i = 0; i < p->count; i++) {
-            const sn_instr *in = &p->instrs[i];
-            if (in->queue != SN_QUEUE_COMM) continue;
-            own = sn_crc32c(own, in->op, strlen(in->op));
-            own = sn_crc32c(own, in->name, strlen(in->name));
-            own = sn_crc32c(own, in->attrs.i, sizeof in->attrs.i);
+    for (int k = 0; k < t->session.job->n_graphs; k++) { /* alike on all ranks, whatever each of them does of it */
+        const sn_graph *g = t->session.job->graphs[k];
+        for (size_t i = 0; i < g->n_order; i++) {
+            const sn_node *n = &g->nodes[g->order[i]];
+            if (!sn_ops[n->op]->comm_axis) continue;
+            own = sn_crc32c(own, &n->op, sizeof n->op);
+            own = sn_crc32c(own, n->name, strlen(n->name));
+            own = sn_crc32c(own, n->attrs.i, sizeof n->attrs.i);
         }
     }
     if (!t->world.comm) return SN_OK;
@@ -298,7 +300,6 @@ static sn_status run_training(sn_training *t, const char *data) {
     t->rows_ranks = t->session.cluster.mesh.size[SN_MESH_DP];
     t->first = t->summary->rank = t->world.rank;
     t->here = t->world.comm ? 1 : t->ranks;
-    t->summary->planned_bytes = t->session.plan->bill.total * (uint64_t)t->here;
     SN_TRY(estimate(t));
     if (!t->world.rank && t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, &t->session, t->recipe, &t->forecast, &t->fit);
     t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");

@@ -1,5 +1,6 @@
 /* One optimizer step: micro-batches on every rank, then the update. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -30,7 +31,8 @@ static sn_status run_all(sn_training *t, int program, int slot) {
 }
 
 static void clear_loss(sn_training *t) {
-    for (int r = 0; r < t->here; r++) memset(sn_run_persistent(t->runs[r], t->loss), 0, 2 * sizeof(double));
+    for (int r = 0; r < t->here; r++)
+        if (sn_run_persistent(t->runs[r], t->loss)) memset(sn_run_persistent(t->runs[r], t->loss), 0, 2 * sizeof(double));
 }
 
 /* Whether a rank's sum of losses counts: ranks along an axis over which tokens are spread have their own each, of others those
@@ -57,8 +59,9 @@ static void read_loss(sn_training *t, double *sum, double *count) {
     const bool stop = t->hooks && t->hooks->stop && *t->hooks->stop;
     for (int r = 0; r < t->here; r++) {
         report *own = &all[t->first + r];
-        memcpy(own->loss, sn_run_persistent(t->runs[r], t->loss), sizeof own->loss);
-        own->stop = stop;
+        const double *loss = sn_run_persistent(t->runs[r], t->loss); /* NULL: it is elsewhere */
+        *own = (report){.stop = stop};
+        if (loss) memcpy(own->loss, loss, sizeof own->loss);
     }
     if (t->world.comm) sn_world_gather(&t->world, &all[t->first], sizeof(report), all);
     *sum = *count = 0;
@@ -81,9 +84,17 @@ static sn_status check_tokens(const sn_training *t, const sn_batch *b) {
     return SN_OK;
 }
 
+/* The name of an input of micro-batch k of those that one run of the program takes. */
+static const char *name_of(const char *name, int k, char text[64]) {
+    snprintf(text, 64, k ? "%s.%d" : "%s", name, k);
+    return text;
+}
+
 /* Gives a rank what it holds of an input over its rows' tokens; from NULL: the tokens' places in these rows. */
-static void deal(sn_training *t, int rank, int program, int slot, const char *name, const int32_t *from) {
+static void deal(sn_training *t, int rank, int program, int k, int slot, const char *input, const int32_t *from) {
     const sn_io_slot *info;
+    char text[64];
+    const char *name = name_of(input, k, text);
     const sn_job *job = t->session.job;
     const sn_graph *g = job->graphs[program];
     int32_t *to = sn_run_io(t->runs[rank - t->first], program, name, slot, &info);
@@ -96,8 +107,9 @@ static void deal(sn_training *t, int rank, int program, int slot, const char *na
     }
 }
 
-/* Fills one micro-batch of every rank here. */
-static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int slot, float scale) {
+/* Fills one micro-batch of every rank here, the k-th of the program's. */
+static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int64_t micro, int k, int slot, float scale) {
+    char text[64];
     sn_batch b = {.ids = t->tokens[0], .positions = t->tokens[1], .seq_start = t->tokens[2], .labels = t->tokens[3]};
     int filled = -1;
     for (int r = 0; r < t->here; r++) {
@@ -108,13 +120,13 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
             SN_TRY(check_tokens(t, &b));
             filled = index;
         }
-        deal(t, t->first + r, program, slot, "ids", b.ids);
-        deal(t, t->first + r, program, slot, "positions", b.positions);
-        deal(t, t->first + r, program, slot, "seq_start", b.seq_start);
-        deal(t, t->first + r, program, slot, "labels", b.labels);
-        deal(t, t->first + r, program, slot, "token_index", NULL);
-        *(float *)sn_run_io(run, program, "scale", slot, NULL) = scale;
-        uint32_t *key = sn_run_io(run, program, "key", slot, NULL);
+        deal(t, t->first + r, program, k, slot, "ids", b.ids);
+        deal(t, t->first + r, program, k, slot, "positions", b.positions);
+        deal(t, t->first + r, program, k, slot, "seq_start", b.seq_start);
+        deal(t, t->first + r, program, k, slot, "labels", b.labels);
+        deal(t, t->first + r, program, k, slot, "token_index", NULL);
+        *(float *)sn_run_io(run, program, name_of("scale", k, text), slot, NULL) = scale;
+        uint32_t *key = sn_run_io(run, program, name_of("key", k, text), slot, NULL);
         uint64_t seed = (uint64_t)sn_options_int(t->recipe, "seed");
         int64_t row = (micro * t->rows_ranks + index) * t->micro_rows * t->cutoff;
         if (key) memcpy(key, (uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32), (uint32_t)t->counters.batch_step, (uint32_t)row}, 16);
@@ -195,10 +207,11 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     int updating = t->update < 0 ? t->program : t->update;
     t->step_rate = sn_learning_rate(&t->schedule, t->counters.update_step);
     fill_hyper(t, updating, t->step_rate);
-    for (int64_t m = 0; m < t->accumulation; m++) {
+    int64_t at_once = t->session.plan->programs[t->program].micro_batches;
+    for (int64_t m = 0; m < t->accumulation; m += at_once) {
         int program = m ? t->program_next : t->program, slot = (int)(m % 2);
         if (m && !sn_loader_samples(t->loader, m)) continue; /* the last step of an epoch may be short */
-        SN_TRY(fill_inputs(t, t->loader, program, m, slot, scale));
+        for (int k = 0; k < at_once; k++) SN_TRY(fill_inputs(t, t->loader, program, m + k, k, slot, scale));
         SN_TRY(run_all(t, program, slot));
     }
     double sum, count;
@@ -226,7 +239,7 @@ sn_status sn_training_evaluate(sn_training *t, double *loss) {
         sn_step step;
         double part, labels;
         SN_TRY(sn_loader_step(t->eval_loader, &at, &step));
-        SN_TRY(fill_inputs(t, t->eval_loader, t->evaluate, 0, 0, 1));
+        SN_TRY(fill_inputs(t, t->eval_loader, t->evaluate, 0, 0, 0, 1));
         clear_loss(t);
         SN_TRY(run_all(t, t->evaluate, 0));
         read_loss(t, &part, &labels);

@@ -22,16 +22,25 @@ sn_status sn_job_new(sn_job **out) {
     return SN_OK;
 }
 
+static void free_graph(sn_graph *g) {
+    sn_free(g->values);
+    sn_free(g->nodes);
+    sn_free(g->order);
+    sn_free(g->of_persistent);
+    sn_free(g);
+}
+
+void sn_job_remove_graph(sn_job *job, sn_graph *g) {
+    int kept = 0;
+    for (int i = 0; i < job->n_graphs; i++)
+        if (job->graphs[i] != g) job->graphs[kept++] = job->graphs[i];
+    job->n_graphs = kept;
+    free_graph(g);
+}
+
 void sn_job_free(sn_job *job) {
     if (!job) return;
-    for (int i = 0; i < job->n_graphs; i++) {
-        sn_graph *g = job->graphs[i];
-        sn_free(g->values);
-        sn_free(g->nodes);
-        sn_free(g->order);
-        sn_free(g->of_persistent);
-        sn_free(g);
-    }
+    for (int i = 0; i < job->n_graphs; i++) free_graph(job->graphs[i]);
     sn_free(job->persistent);
     sn_free(job->files);
     sn_pool_free(&job->pool);
@@ -59,7 +68,7 @@ sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role) {
         no_memory();
         return NULL;
     }
-    *g = (sn_graph){.name = copy, .role = role, .job = job, .made_by = "model", .layer = -1, .insert_at = SIZE_MAX};
+    *g = (sn_graph){.name = copy, .role = role, .job = job, .made_by = "model", .layer = -1, .insert_at = SIZE_MAX, .micro_batches = 1, .times = 1};
     return job->graphs[job->n_graphs++] = g;
 }
 
@@ -302,7 +311,7 @@ sn_nid sn_append_uses(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int 
     if (g->status != SN_OK) return SN_NONE;
     if (n_in > op->max_in) return stuck(g, sn_fail(SN_ERR_INTERNAL, "%s takes at most %d inputs, not %d", op->name, op->max_in, n_in));
     sn_node n = {.op = opcode, .n_in = (uint8_t)n_in, .n_out = (uint8_t)op->n_out, .phase = (uint8_t)g->phase, .part = (uint8_t)g->part,
-                 .layer = g->layer, .name = sn_name(g, "%s", name ? name : op->name), .made_by = g->made_by, .origin = SN_NONE,
+                 .layer = g->layer, .where = g->where, .name = sn_name(g, "%s", name ? name : op->name), .made_by = g->made_by, .origin = SN_NONE,
                  .site = g->next_site++, .after = SN_NONE, .held = SN_NONE};
     if (attrs) n.attrs = *attrs;
     for (int i = 0; i < SN_MAX_IN; i++) n.in[i] = i < n_in ? in[i] : sn_use_of(SN_NONE);
@@ -318,6 +327,8 @@ sn_nid sn_append_uses(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int 
             out[i] = n.out[i] = add_value(g, (sn_value){.shape = call.out[i].shape, .dtype = call.out[i].dtype, .class_of = SN_CLASS_ACTIVATIONS,
                                                         .rest = {.form = call.out[i].dtype}, .persistent = SN_NONE, .producer = id});
             if (out[i] == SN_NONE) return SN_NONE;
+            for (int a = 0; a < SN_MESH_AXES; a++)
+                if (g->where.axis[a].kind == SN_AT) g->values[out[i]].result.axis[a] = g->where.axis[a];
         }
     if (SN_GROW(g->nodes, g->n_nodes, g->cap_nodes) != SN_OK || !put_in_order(g, id)) return stuck(g, SN_ERR_NO_MEMORY);
     g->nodes[g->n_nodes++] = n;

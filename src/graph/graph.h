@@ -130,6 +130,8 @@ typedef struct sn_node {
     uint32_t site;       /* random site: a clone keeps its origin's */
     sn_nid after;        /* ordering edge: runs after this node; SN_NONE */
     sn_nid held;         /* the bytes of its inputs stay until this node is done, so that none waits for it to use them again; SN_NONE */
+    sn_split where;      /* the ranks that run it: on each axis SN_WHOLE (all) or SN_AT */
+    bool is_placed;      /* a pass said where; else it is inferred */
 } sn_node;
 
 struct sn_job;
@@ -150,6 +152,8 @@ static inline bool sn_role_trains(sn_role r) { return r == SN_ROLE_TRAIN || r ==
 typedef struct sn_graph {
     const char *name; /* program name */
     sn_role role;
+    int micro_batches; /* of which one run takes the inputs: "ids", "ids.1", ... */
+    int64_t times;     /* that a step runs it */
     struct sn_job *job;
     sn_value *values;
     size_t n_values, cap_values;
@@ -157,11 +161,12 @@ typedef struct sn_graph {
     size_t n_nodes, cap_nodes;
     sn_nid *order; /* execution order; holds every live node once */
     size_t n_order, cap_order;
-    /* State of the builder: the pass, phase, layer and name prefix that new nodes get, and its first error. */
+    /* State of the builder: the pass, phase, layer, ranks and name prefix that new nodes get, and its first error. */
     const char *made_by;
     sn_phase phase;
     sn_part part;
     int32_t layer;
+    sn_split where;
     sn_status status;
     size_t insert_at; /* position in `order` for new nodes; SIZE_MAX: at the end */
     uint32_t next_site;
@@ -217,6 +222,9 @@ int sn_job_role_index(const sn_job *job, sn_role role);       /* the first progr
 /* Adds a program that holds the same values and nodes as g, under the same ids. NULL with the error set when it cannot. */
 sn_graph *sn_job_copy_graph(const sn_graph *g, const char *name, sn_role role);
 
+/* Takes a program out of the job. */
+void sn_job_remove_graph(sn_job *job, sn_graph *g);
+
 /* Index in job->files of this path, which is added and copied when it is new; -1 with the error set when it cannot. */
 int sn_job_add_file(sn_job *job, const char *path);
 
@@ -267,6 +275,10 @@ sn_status sn_graph_infer(sn_graph *g);
 
 /* Infers the split of every result from the splits of inputs and persistent values, and the split that each use needs. */
 sn_status sn_graph_infer_splits(sn_graph *g);
+
+/* Appends the nodes of `from`, a program over the same persistent values, in their order behind those of `to`. Their other values are
+ * new; inputs are those of `to` by the name NAME.suffix (suffix NULL: NAME), which are added where there are none. */
+sn_status sn_graph_stamp(sn_graph *to, const sn_graph *from, const char *suffix);
 
 /* Removes from `order` the nodes whose outputs nobody uses (and that change nothing in place). */
 sn_status sn_graph_drop_unused(sn_graph *g);

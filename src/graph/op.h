@@ -72,10 +72,15 @@ typedef struct sn_op {
     /* bit i: input i is added to a sum: where the result is a summand on each rank, the first alone is given it, the others none. */
     uint32_t added_once;
 
+    bool thirds; /* one operand is three of another beside each other */
+
     bool is_loss; /* gradients start at output 0, the losses of tokens */
 
     /* Not 0: the op communicates, over the mesh axis that integer attribute comm_axis - 1 says. */
     int comm_axis;
+
+    /* Not 0: one rank of that axis sends to another one: integer attributes comm_from - 1 and comm_from are their indices on it. */
+    int comm_from;
 
     /* Not 0: with this optional input the op adds its result into it instead of giving an output. */
     int adds_into;

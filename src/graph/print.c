@@ -10,7 +10,7 @@ static void print_split(const sn_split *s, sn_str *out) {
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &s->axis[a];
         if (x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT) sn_str_printf(out, " shard(%s, unit %d)", axes[a], x->unit);
-        else if (x->kind == SN_SHARD) sn_str_printf(out, " shard(%s, dim %d%s)", axes[a], x->dim, x->at == SN_DEAL_FOLDED ? ", folded" : "");
+        else if (x->kind == SN_SHARD) sn_str_printf(out, " shard(%s, dim %d%s)", axes[a], x->dim, x->at == SN_DEAL_FOLDED ? ", folded" : x->at == SN_DEAL_THIRDS ? ", thirds" : "");
         else if (x->kind == SN_PARTIAL) sn_str_printf(out, " partial(%s)", axes[a]);
         else if (x->kind == SN_AT) sn_str_printf(out, " at(%s=%d)", axes[a], x->at);
     }

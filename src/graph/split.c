@@ -177,6 +177,12 @@ static sn_status scale_shard(const work *w, int from, const sn_split_axis *shard
     *out = *shard;
     out->dim = (uint8_t)dim;
     if (one == other) return SN_OK;
+    if (sn_ops[w->n->op]->thirds || shard->at == SN_DEAL_THIRDS) {
+        bool apart = one == 3 * other && shard->at == SN_DEAL_THIRDS, joined = other == 3 * one && shard->at == SN_DEAL_RUN;
+        out->at = joined ? SN_DEAL_THIRDS : SN_DEAL_RUN;
+        if (sn_ops[w->n->op]->thirds && (apart || joined)) return SN_OK;
+        return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards that are no thirds of three matrices beside each other", w->g->name, sn_ops[w->n->op]->name, w->n->name);
+    }
     if (one > 0 && !__builtin_mul_overflow(unit, other, &scaled) && scaled % one == 0 && scaled / one <= INT32_MAX) out->unit = (int32_t)(scaled / one);
     else if (other == w->g->job->mesh.size[w->a]) out->unit = 1;
     else
@@ -212,6 +218,13 @@ static bool infer_runs(const work *w) {
     return true;
 }
 
+/* Shards of a row hold whole blocks of its form. */
+static sn_status check_blocks(const work *w, int which, const sn_split_axis *x) {
+    sn_dtype form = which < w->n->n_in ? w->call->in[which].dtype : w->g->values[w->n->out[which - w->n->n_in]].dtype;
+    if (x->kind != SN_SHARD || x->dim != shape_of(w, which)->rank - 1 || x->unit % sn_dtypes[form].block == 0) return SN_OK;
+    return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d columns would cut the blocks of %s", w->g->name, sn_ops[w->n->op]->name, w->n->name, x->unit, sn_dtype_name(form));
+}
+
 static sn_status infer_inputs(const work *w, char letter, int from, const sn_split_axis *shard) {
     for (int i = 0; i < w->n->n_in; i++) {
         if (w->n->in[i].value == SN_NONE) continue;
@@ -220,11 +233,64 @@ static sn_status infer_inputs(const work *w, char letter, int from, const sn_spl
         const char *letters = w->axes ? letters_of(w->axes, w->n->n_in, i, &count) : "";
         if (letter) dim = find_letter(letters, count, letter);
         if (dim >= 0) SN_TRY(scale_shard(w, from, shard, i, dim, &wanted));
-        if (x.kind == wanted.kind && (x.kind != SN_SHARD || (x.dim == wanted.dim && x.unit == wanted.unit))) continue;
-        if (x.kind == SN_AT) continue;
+        SN_TRY(check_blocks(w, i, &wanted));
+        if (x.kind == wanted.kind && (x.kind != SN_SHARD || (x.dim == wanted.dim && x.unit == wanted.unit && x.at == wanted.at))) continue;
         want(w->g, w->n, i, w->a, wanted);
     }
     return SN_OK;
+}
+
+/* ---- Some ranks only ---- */
+
+static bool is_within(const sn_split_axis *inner, const sn_split_axis *outer) {
+    return sn_axis_holds(outer, inner->at) && sn_axis_holds(outer, inner->also);
+}
+
+/* Leaves of *here what x is at too. Where they have nothing in common *here stays, and x is moved. */
+static void narrow(sn_split_axis *here, const sn_split_axis *x) {
+    if (x->kind != SN_AT) return;
+    if (here->kind != SN_AT) *here = *x;
+    else if (!is_within(here, x) && sn_axis_holds(x, here->at)) *here = sn_at(here->at);
+    else if (!is_within(here, x) && sn_axis_holds(x, here->also)) *here = sn_at(here->also);
+}
+
+/* Where a node runs on axis a: where its persistent values are, else where what it reads is. What is added to a summand, which
+ * each rank has, is added once. */
+static sn_split_axis place_of(const sn_graph *g, const sn_node *n, int a) {
+    sn_split_axis here = n->is_placed ? n->where.axis[a] : (sn_split_axis){.kind = SN_WHOLE};
+    bool summand = false;
+    for (int persistent = 1; persistent >= 0; persistent--) {
+        for (int o = 0; persistent && o < n->n_out; o++)
+            if (n->out[o] != SN_NONE && g->values[n->out[o]].persistent != SN_NONE) narrow(&here, &g->values[n->out[o]].rest.split.axis[a]);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i].value == SN_NONE) continue;
+            const sn_value *v = &g->values[n->in[i].value];
+            if ((v->persistent != SN_NONE) != persistent) continue;
+            narrow(&here, persistent ? &v->rest.split.axis[a] : &v->result.axis[a]);
+            summand |= (sn_ops[n->op]->mutates >> i & 1) && v->result.axis[a].kind == SN_PARTIAL;
+        }
+    }
+    return summand && here.kind == SN_AT ? sn_at(here.at) : here;
+}
+
+/* A node that runs on some ranks only takes its operands there, and leaves its results there. */
+static bool infer_place(sn_graph *g, sn_node *n, int a) {
+    if (sn_ops[n->op]->comm_axis && n->is_placed && n->attrs.i[sn_ops[n->op]->comm_axis - 1] == a) return true; /* it changes where things are */
+    sn_split_axis here = place_of(g, n, a);
+    n->where.axis[a] = here;
+    if (here.kind != SN_AT) return false;
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i].value == SN_NONE) continue;
+        sn_split_axis x = arriving(g, n, i, a);
+        bool summand = x.kind == SN_PARTIAL && sn_ops[n->op]->mutates >> i & 1;
+        if (x.kind == SN_AT ? !is_within(&here, &x) : x.kind != SN_WHOLE && !summand) want(g, n, i, a, x.kind == SN_AT ? here : (sn_split_axis){.kind = SN_WHOLE});
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        if (n->out[o] == SN_NONE) continue;
+        sn_value *v = &g->values[n->out[o]];
+        v->result.axis[a] = v->persistent != SN_NONE ? v->rest.split.axis[a] : here;
+    }
+    return true;
 }
 
 static sn_status infer_node(sn_graph *g, sn_node *n, int a, const sn_split_axis *kept) {
@@ -234,7 +300,7 @@ static sn_status infer_node(sn_graph *g, sn_node *n, int a, const sn_split_axis 
     work w = {.g = g, .n = n, .a = a, .axes = op->axes ? op->axes(&call) : NULL, .call = &call, .kept = kept};
     for (int i = 0; i < n->n_in; i++) /* what was wanted before may be so no more */
         if (n->in[i].value != SN_NONE && n->in[i].has_split && !(n->in[i].pinned >> a & 1)) n->in[i].split.axis[a] = resting(&g->values[n->in[i].value], a);
-    if (infer_flat(g, n, a, op, w.axes) || infer_runs(&w) || infer_linear(&w)) return SN_OK;
+    if (infer_place(g, n, a) || infer_flat(g, n, a, op, w.axes) || infer_runs(&w) || infer_linear(&w)) return SN_OK;
     int from = 0;
     sn_split_axis shard = {0};
     char letter = choose_letter(&w, &from, &shard);
@@ -246,6 +312,7 @@ static sn_status infer_node(sn_graph *g, sn_node *n, int a, const sn_split_axis 
         const char *letters = w.axes ? letters_of(w.axes, n->n_in, n->n_in + o, &count) : "";
         if (letter) dim = find_letter(letters, count, letter);
         if (dim >= 0) SN_TRY(scale_shard(&w, from, &shard, n->n_in + o, dim, &x));
+        SN_TRY(check_blocks(&w, n->n_in + o, &x));
         g->values[n->out[o]].result.axis[a] = x;
     }
     return SN_OK;

@@ -13,7 +13,7 @@ typedef struct sn_mesh {
 } sn_mesh;
 
 /* whole: every rank holds all of it. shard: each rank holds a run of units of one axis. partial: each rank holds a
- * summand. at: only the rank with this index holds it. */
+ * summand. at: only the rank with this index holds it, or the two with these. */
 typedef enum sn_split_kind { SN_WHOLE, SN_SHARD, SN_PARTIAL, SN_AT } sn_split_kind;
 
 enum { SN_SPLIT_FLAT = 0xff }; /* shard of the flattened tensor, not of one dimension */
@@ -21,13 +21,21 @@ enum { SN_SPLIT_FLAT = 0xff }; /* shard of the flattened tensor, not of one dime
 typedef struct sn_split_axis {
     uint8_t kind; /* sn_split_kind */
     uint8_t dim;  /* of a shard: dimension, or SN_SPLIT_FLAT */
-    uint16_t at;  /* of SN_AT: index; of a shard of a dimension: sn_deal */
-    int32_t unit; /* of a shard: elements that stay together */
+    uint16_t at;  /* of SN_AT: index, the lower one of two; of a shard of a dimension: sn_deal */
+    union {
+        int32_t unit; /* of a shard: elements that stay together */
+        int32_t also; /* of SN_AT: the other index, or `at` again */
+    };
 } sn_split_axis;
 
+static inline sn_split_axis sn_at(int index) { return (sn_split_axis){.kind = SN_AT, .at = (uint16_t)index, .also = index}; }
+
+/* Whether the rank with this index on the axis has anything of what is spread so: all but SN_AT leave it something, perhaps nothing. */
+static inline bool sn_axis_holds(const sn_split_axis *x, int index) { return x->kind != SN_AT || x->at == index || x->also == index; }
 /* Which units of a dimension a rank of n holds. Folded: units are dealt to ranks 0 .. n - 1 and back, two a rank and turn, so that of
- * work that grows along the dimension all get the same (Llama 3's zigzag order: Dubey et al. 2024, arXiv 2407.21783). */
-typedef enum sn_deal { SN_DEAL_RUN, SN_DEAL_FOLDED } sn_deal;
+ * work that grows along the dimension all get the same (Llama 3's zigzag order: Dubey et al. 2024, arXiv 2407.21783). Thirds: three matrices
+ * lie beside each other, of each of which a rank holds a run of units, as of the others. */
+typedef enum sn_deal { SN_DEAL_RUN, SN_DEAL_FOLDED, SN_DEAL_THIRDS } sn_deal;
 
 typedef struct sn_split {
     sn_split_axis axis[SN_MESH_AXES];
@@ -50,6 +58,13 @@ static inline int sn_mesh_neighbour(const sn_mesh *m, int rank, int axis, int in
     int stride = 1;
     for (int a = axis + 1; a < SN_MESH_AXES; a++) stride *= m->size[a];
     return rank + (index - sn_mesh_index(m, rank, axis)) * stride;
+}
+
+/* Whether a rank holds something of what is spread so. */
+static inline bool sn_split_holds(const sn_split *s, const sn_mesh *m, int rank) {
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (!sn_axis_holds(&s->axis[a], sn_mesh_index(m, rank, a))) return false;
+    return true;
 }
 
 static inline bool sn_is_flat(const sn_split_axis *x) { return x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT; }

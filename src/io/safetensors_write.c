@@ -170,7 +170,7 @@ static sn_status begin_file(sn_st_writer *w, sn_st_out *f, sn_st_tensor **order,
             return sn_fail(SN_ERR_SHAPE, "%s: tensor %s: the file's size overflows", f->path, order[i]->name);
     }
     sn_status s = header_text(w, order, n, &head);
-    if (s == SN_OK && (f->fd = open(f->temporary, w->joins ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+    if (s == SN_OK && (f->fd = open(f->temporary, w->joins ? O_RDWR | O_CLOEXEC : O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
         s = sn_fail(SN_ERR_FILE, "cannot %s %s: %s", w->joins ? "open" : "create", f->temporary, strerror(errno));
     if (s == SN_OK) s = w->joins ? check_size(f, &head) : create_file(f, &head);
     for (size_t i = 0; i < n; i++) order[i]->offset += head.size;
@@ -209,6 +209,15 @@ sn_status sn_st_write(sn_st_writer *w, size_t tensor, uint64_t from, const void 
     SN_TRY(sn_file_write_at(f->fd, f->temporary, t->offset + from, data, n));
     w->written[tensor] += n;
     return SN_OK;
+}
+
+sn_status sn_st_write_read(const sn_st_writer *w, size_t tensor, uint64_t from, void *data, size_t n) {
+    if (!w->begun || tensor >= w->tensor_count) return sn_fail(SN_ERR_USAGE, "%s: tensor %zu cannot be read now", target(w), tensor);
+    const sn_st_tensor *t = &w->tensors[tensor];
+    const sn_st_out *f = &w->files[t->file];
+    if (from > t->bytes || n > t->bytes - from)
+        return sn_fail(SN_ERR_USAGE, "%s: tensor %s: %zu bytes at %" PRIu64 " of %" PRIu64, f->path, t->name, n, from, t->bytes);
+    return sn_file_read_at(f->fd, f->temporary, t->offset + from, data, n);
 }
 
 sn_status sn_st_write_join(sn_st_writer *w) {

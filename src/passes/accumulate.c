@@ -35,6 +35,7 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     sn_graph *next = sn_job_copy_graph(job->graphs[k], "forward_backward_next", SN_ROLE_TRAIN_NEXT);
     job->graphs[k]->name = "forward_backward";
     if (!next || !sn_job_add_graph(job, "update", SN_ROLE_UPDATE)) return SN_ERR_NO_MEMORY;
+    next->times = steps - 1;
     add_instead(next);
     return SN_OK;
 }

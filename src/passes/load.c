@@ -7,8 +7,8 @@
  *
  * A tile is read one ahead of the cast of the one before, so that two are alive at any time and reading, which is the io
  * queue's, goes on while the compute queue casts. On a device whose memory the host does not address, every tile rests in
- * the host tier, and is copied from there. A weight that rests in shards is read whole, as one tile, of which each rank keeps
- * its shard. A job whose weights have no file has no such program. */
+ * the host tier, and is copied from there. A weight in flat shards is read whole, as one tile, of which each rank keeps its shard; of one in
+ * shards of a dimension each rank reads its own, of rows as one tile. A job whose weights have no file has no such program. */
 #include "graph/op.h"
 #include "ops/cast/cast.h"
 #include "ops/copy/copy.h"
@@ -35,7 +35,14 @@ static bool io_writes(const loader *l, const sn_persistent *e) {
     return e->rest.tier == SN_TIER_HOST || (e->rest.tier == SN_TIER_DEVICE && l->addresses >> SN_TIER_HOST & 1);
 }
 
-static bool in_shards(const sn_persistent *e) { return sn_is_flat(&e->rest.split.axis[SN_MESH_DP]); }
+static bool is_flat(const sn_persistent *e) { return sn_is_flat(&e->rest.split.axis[SN_MESH_DP]); }
+
+/* Rows are counted in the whole: of shards of them, or flat ones, there are no slices. */
+static bool has_no_slices(const sn_persistent *e) {
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (e->rest.split.axis[a].kind == SN_SHARD && (is_flat(e) || e->rest.split.axis[a].dim == 0)) return true;
+    return false;
+}
 
 static sn_status row_bytes_of(const sn_persistent *e, size_t *out) {
     bool vector = e->shape.rank == 1;
@@ -62,6 +69,8 @@ static sn_vid read_rows(loader *l, const sn_persistent *e, size_t row_bytes, int
     a.i[SN_READ_COLUMNS] = vector ? 0 : e->shape.d[1];
     a.i[SN_READ_HEAD_DIM] = s->row_heads ? e->shape.d[0] / s->row_heads : 0;
     a.i[SN_READ_STRIDE] = s->transposed ? e->shape.d[0] * sn_dtypes[s->form].bytes : 0;
+    for (int axis = 0; axis < SN_MESH_AXES; axis++)
+        if (e->rest.split.axis[axis].kind == SN_SHARD && e->rest.split.axis[axis].at == SN_DEAL_THIRDS) a.i[SN_READ_PARTS] = 3;
     sn_use use = sn_use_of(into);
     sn_vid out[SN_MAX_OUT];
     sn_append_uses(l->g, SN_OP_read, &a, into == SN_NONE ? 0 : 1, &use, e->name, out);
@@ -116,13 +125,13 @@ static sn_status load_weight(loader *l, sn_pid p) {
     for (int i = 0; i < 2; i++) {
         bool alone = targets[!i] == SN_NONE || io_writes(l, &job->persistent[targets[!i]]); /* else the other would be staged whole */
         if (targets[i] == SN_NONE || job->persistent[targets[i]].rest.form != e->source.form || !io_writes(l, &job->persistent[targets[i]]) ||
-            in_shards(&job->persistent[targets[i]]) || !alone)
+            is_flat(&job->persistent[targets[i]]) || !alone)
             continue;
         read_rows(l, e, row_bytes, 0, e->shape.d[0], into[i]);
         if (into[!i] != SN_NONE) put(l, into[i], into[!i], 0, 0);
         return g->status;
     }
-    bool whole = in_shards(e) || (master != SN_NONE && in_shards(&job->persistent[master]));
+    bool whole = has_no_slices(e) || (master != SN_NONE && has_no_slices(&job->persistent[master]));
     int64_t step = whole ? e->shape.d[0] : rows_of_tile(l, e, row_bytes), n;
     for (int64_t at = 0; at < e->shape.d[0]; at += n) {
         n = e->shape.d[0] - at < step ? e->shape.d[0] - at : step;

@@ -3,11 +3,11 @@
  *   form -> form            cast                      whole -> shard     view (no bytes moved): flat, or of rows
  *   host <-> device         copy                      partial -> shard   reduce_scatter
  *   disk <-> host           fetch, store              shard -> whole     all_gather
- *                                                     partial -> whole   reduce_scatter + all_gather
+ *   at(i) -> at(j)          send_recv                partial -> whole   reduce_scatter + all_gather
  *
  * What an op changes in a shard of a value that rests whole is gathered into that value again behind it. Of a value that is
- * used by slice, the slice alone is moved. A moved copy is shared by the uses that follow in the same block. Then copies
- * that move nothing are taken out again: their producer writes in place. */
+ * used by slice, the slice alone is moved. A moved copy is shared by the uses that follow in the same block; what was sent is, by
+ * all that follow where it has arrived. Then copies that move nothing are taken out again: their producer writes in place. */
 #include <string.h>
 
 #include "graph/op.h"
@@ -31,7 +31,7 @@ void sn_remember(mover *m, const sn_use *from, sn_vid to, sn_dtype form, const s
 sn_vid sn_recall(const mover *m, const sn_use *from, sn_dtype form, const sn_node *n, bool copied) {
     for (int i = 0; i < RECENT && i < m->next; i++)
         if (m->recent[i].from == from->value && m->recent[i].slice_at == from->slice_at && m->recent[i].slice_n == from->slice_n && m->recent[i].form == form && m->recent[i].copied == copied && m->recent[i].phase == n->phase &&
-            (copied || m->recent[i].layer == n->layer))
+            (copied || m->recent[i].layer == n->layer) && !memcmp(&m->g->nodes[m->g->values[m->recent[i].to].producer].where, &n->where, sizeof n->where))
             return m->recent[i].to;
     return SN_NONE;
 }
@@ -46,6 +46,8 @@ sn_vid sn_moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_cl
         g->values[out[0]].result = g->values[from.value].result;
         g->values[out[0]].run = g->values[from.value].run;
         g->values[out[0]].runs_of = g->values[from.value].runs_of;
+        for (int x = 0; x < SN_MESH_AXES; x++)
+            if (g->where.axis[x].kind == SN_AT) g->values[out[0]].result.axis[x] = g->where.axis[x];
     }
     return out[0];
 }
@@ -264,6 +266,7 @@ static sn_status move_graph(sn_graph *g, const sn_cluster *cluster) {
     if (s == SN_OK) s = sn_finish_tiles(&m);
     sn_free(old);
     sn_free(m.stand_in);
+    sn_free(m.arrived);
     return s;
 }
 

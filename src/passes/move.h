@@ -31,6 +31,8 @@ typedef struct mover {
         bool copied;
     } recent[SN_MOVE_RECENT];
     int next;
+    sn_vid *arrived; /* by value: what was sent of it last; SN_NONE: nothing */
+    size_t n_arrived;
 } mover;
 
 /* Appends op with this one input; the result has the name and split of what went in, and this class. */

@@ -1,8 +1,9 @@
-/* Between splits, on each axis of the mesh: sums of partials, gathers of shards, views of what is whole. A shard of rows (of
+/* Between splits, on each axis of the mesh: sums of partials, gathers of shards, views of what is whole, sends from rank to rank. A shard of rows (of
  * dimension 0) is a run of bytes as a flat shard is: the same collectives make it. */
 #include "graph/op.h"
 #include "ops/all_gather/all_gather.h"
 #include "ops/reduce_scatter/reduce_scatter.h"
+#include "ops/send_recv/send_recv.h"
 #include "passes/move.h"
 
 enum { COMM_UNIT = 64 };
@@ -63,12 +64,18 @@ sn_status sn_gather_again(sn_graph *g, sn_nid id, int i) {
 static bool same(const sn_split_axis *a, const sn_split_axis *b) {
     if (a->kind != b->kind) return false;
     if (a->kind == SN_SHARD) return a->dim == b->dim && a->unit == b->unit && a->at == b->at;
-    return a->kind != SN_AT || a->at == b->at;
+    return a->kind != SN_AT || (a->at == b->at && a->also == b->also);
+}
+
+/* Whether all ranks of `to` hold what is at `from`. */
+static bool is_held(const sn_split_axis *to, const sn_split_axis *from) {
+    return sn_axis_holds(from, to->at) && sn_axis_holds(from, to->also);
 }
 
 static bool has_way(const sn_split_axis *from, const sn_split_axis *to, bool mutated) {
     if (from->kind == SN_PARTIAL) return to->kind == SN_WHOLE || is_run(to);
-    if (from->kind == SN_WHOLE) return is_run(to);
+    if (from->kind == SN_WHOLE) return is_run(to) || to->kind == SN_AT;
+    if (from->kind == SN_AT) return to->kind == SN_AT && (is_held(to, from) || (to->at == to->also && !mutated));
     return is_run(from) && to->kind == SN_WHOLE && !mutated;
 }
 
@@ -86,6 +93,36 @@ sn_status sn_check_way(const sn_graph *g, const sn_node *n, int i) {
     return SN_OK;
 }
 
+static sn_status note_arrival(mover *m, sn_vid v, sn_vid there) {
+    if (v >= m->n_arrived) {
+        size_t n = m->g->n_values + m->g->n_values / 4;
+        sn_vid *more = sn_realloc(m->arrived, n * sizeof *more);
+        if (!more) return m->g->status = sn_fail(SN_ERR_NO_MEMORY, "cannot move the values of %s", m->g->name);
+        for (size_t i = m->n_arrived; i < n; i++) more[i] = SN_NONE;
+        m->arrived = more;
+        m->n_arrived = n;
+    }
+    m->arrived[v] = there;
+    return SN_OK;
+}
+
+/* at(i) -> at(j) over an axis. Once it has arrived, all later uses there take it. */
+static sn_vid send_to(mover *m, sn_vid v, int axis, const sn_split_axis *to) {
+    sn_graph *g = m->g;
+    if (v < m->n_arrived && m->arrived[v] != SN_NONE && is_held(to, &g->values[m->arrived[v]].result.axis[axis])) return m->arrived[v];
+    sn_split_axis from = g->values[v].result.axis[axis], own = g->where.axis[axis];
+    sn_attrs a = {0};
+    a.i[SN_SEND_RECV_AXIS] = axis;
+    a.i[SN_SEND_RECV_FROM] = from.at;
+    a.i[SN_SEND_RECV_TO] = to->at;
+    g->where.axis[axis] = (sn_split_axis){.kind = SN_AT, .at = from.at, .also = to->at};
+    sn_vid there = sn_moved(g, SN_OP_send_recv, &a, sn_use_of(v), SN_CLASS_ACTIVATIONS);
+    g->where.axis[axis] = own;
+    if (there == SN_NONE) return there;
+    g->values[there].result.axis[axis] = *to;
+    return note_arrival(m, v, there) == SN_OK ? there : SN_NONE;
+}
+
 static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_split_axis *to) {
     sn_graph *g = m->g;
     sn_split_axis from = g->values[at->value].result.axis[axis];
@@ -98,6 +135,8 @@ static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_s
         if (found == SN_NONE && (found = gather(g, at->value, axis)) != SN_NONE)
             sn_remember(m, at, found, g->values[found].dtype, &g->nodes[id], false);
         *at = sn_use_of(found);
+    } else if (from.kind == SN_AT && to->kind == SN_AT && !is_held(to, &from)) {
+        at->value = send_to(m, at->value, axis, to);
     }
     return g->status;
 }

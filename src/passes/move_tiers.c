@@ -61,14 +61,15 @@ void sn_send(mover *m, sn_use from, sn_use into) {
     if (from.value != SN_NONE) sn_append_uses(m->g, SN_OP_store, NULL, 2, (sn_use[]){from, into}, name, out);
 }
 
+static bool undivided(const sn_split_axis *x) { return x->kind == SN_WHOLE || x->kind == SN_AT; }
+
 /* Rows are logical: operands in shards have none, nor do those that come in another form. */
 static bool has_rows(const mover *m, const sn_use *u) {
     const sn_value *v = &m->g->values[u->value];
     bool plain = (u->form == SN_DTYPE_COUNT || u->form == v->dtype) && !u->slice_n;
     for (int a = 0; a < SN_MESH_AXES; a++) {
         if (m->g->job->mesh.size[a] <= 1) continue;
-        plain &= v->rest.split.axis[a].kind == SN_WHOLE && v->result.axis[a].kind == SN_WHOLE;
-        plain &= !u->has_split || u->split.axis[a].kind == SN_WHOLE;
+        plain &= undivided(&v->rest.split.axis[a]) && undivided(&v->result.axis[a]) && (!u->has_split || undivided(&u->split.axis[a]));
     }
     return plain;
 }

@@ -176,7 +176,7 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
 }
 
 /* One buffer of weights instead of two. */
-static const sn_choice choices[] = {{"overlap_comm", "0", SN_CHOICE_EXACT}};
+static const sn_choice choices[] = {{.key = "overlap_comm", .value = "0", .kind = SN_CHOICE_EXACT}};
 
 const sn_pass sn_pass_overlap = {
     .name = "overlap",

@@ -102,6 +102,7 @@ static void stamp(sn_graph *g, sn_nid n, const char *pass) {
     g->layer = g->nodes[n].layer;
     g->part = (sn_part)g->nodes[n].part;
     g->phase = (sn_phase)g->nodes[n].phase;
+    g->where = g->nodes[n].where;
 }
 
 void sn_insert_before(sn_graph *g, sn_nid n, const char *pass) {
@@ -123,5 +124,6 @@ void sn_insert_at_end(sn_graph *g, const char *pass) {
     g->made_by = pass;
     g->layer = -1;
     g->part = SN_PART_NONE;
+    g->where = (sn_split){0};
     g->insert_at = SIZE_MAX;
 }

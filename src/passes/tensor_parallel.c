@@ -32,6 +32,7 @@ typedef struct heads {
     int64_t columns; /* of a query */
     int64_t kv_columns;
     int64_t together; /* groups of a unit */
+    bool fused; /* q, k and v come from one weight */
 } heads;
 
 static sn_status find_heads(const sn_job *job, heads *h) {
@@ -48,6 +49,8 @@ static sn_status find_heads(const sn_job *job, heads *h) {
             h->groups = groups;
             h->columns = columns;
             h->kv_columns = kv_columns;
+            sn_nid maker = g->values[n->in[0].value].producer;
+            h->fused |= maker != SN_NONE && g->nodes[maker].op == SN_OP_split_cols;
         }
     }
     return h->groups ? SN_OK : sn_fail(SN_ERR_PLAN, "no attention whose heads could be spread");
@@ -63,8 +66,11 @@ static int spread_dim(const sn_persistent *e) {
     return -1;
 }
 
-/* Elements of a dimension that stay together: whole blocks of a row, if rows are cut. */
-static int64_t block_of(const sn_persistent *e, int dim) { return dim == e->shape.rank - 1 && dim ? sn_dtypes[e->rest.form].block : 1; }
+/* Elements of a dimension that stay together: whole blocks of a row, if rows are cut, as it rests and as its file has it. */
+static int64_t block_of(const sn_persistent *e, int dim) {
+    int64_t rest = sn_dtypes[e->rest.form].block, file = e->source.file >= 0 ? sn_dtypes[e->source.form].block : 1;
+    return dim == 0 || dim != e->shape.rank - 1 ? 1 : rest > file ? rest : file;
+}
 
 /* How a dimension is shared out: ceil(units / ranks) units a rank, and each has to get some. */
 static sn_status check_share(const char *what, int64_t units, int64_t ranks) {
@@ -78,14 +84,17 @@ static sn_status check_share(const char *what, int64_t units, int64_t ranks) {
     return SN_OK;
 }
 
-/* The tags say what an axis is; a weight that holds several matrices beside each other has another extent. */
+/* q, k and v in one weight, beside each other. */
+static bool is_fused(const sn_persistent *e, int dim, const heads *h) {
+    return h->fused && e->axes[dim] == SN_AXIS_HEADS && e->shape.d[dim] == 3 * h->columns;
+}
+
 static sn_status check_extent(const sn_persistent *e, int dim, const heads *h) {
     int64_t wanted = e->axes[dim] == SN_AXIS_HEADS ? h->columns : h->kv_columns;
-    if (!is_heads(e->axes[dim]) || e->shape.d[dim] == wanted) return SN_OK;
-    return sn_fail(
-        SN_ERR_UNSUPPORTED,
-        "tensor_parallel_size: %s holds several matrices in one (%lld columns, heads have %lld), which cannot be spread over ranks",
-        e->name, (long long)e->shape.d[dim], (long long)wanted);
+    if (!is_heads(e->axes[dim]) || e->shape.d[dim] == wanted || is_fused(e, dim, h)) return SN_OK;
+    return sn_fail(SN_ERR_UNSUPPORTED,
+                   "tensor_parallel_size: %s holds several matrices in one (%lld columns, heads have %lld), which cannot be spread over ranks",
+                   e->name, (long long)e->shape.d[dim], (long long)wanted);
 }
 
 static sn_status choose_units(const sn_job *job, int64_t ranks, heads *h, int64_t *mlp) {
@@ -118,9 +127,11 @@ static sn_status spread_weights(sn_job *job, int64_t ranks) {
         const sn_persistent *e = &job->persistent[p];
         int dim = spread_dim(e);
         if (dim < 0) continue;
-        int64_t unit = is_heads(e->axes[dim]) ? e->shape.d[dim] / h.groups * h.together : e->axes[dim] == SN_AXIS_MLP ? mlp : 1;
+        bool fused = is_fused(e, dim, &h);
+        int64_t extent = e->shape.d[dim] / (fused ? 3 : 1);
+        int64_t unit = is_heads(e->axes[dim]) ? extent / h.groups * h.together : e->axes[dim] == SN_AXIS_MLP ? mlp : 1;
         sn_home rest = e->rest;
-        rest.split.axis[SN_MESH_TP] = (sn_split_axis){.kind = SN_SHARD, .dim = (uint8_t)dim, .unit = (int32_t)unit};
+        rest.split.axis[SN_MESH_TP] = (sn_split_axis){.kind = SN_SHARD, .dim = (uint8_t)dim, .at = fused ? SN_DEAL_THIRDS : SN_DEAL_RUN, .unit = (int32_t)unit};
         sn_job_set_rest(job, (sn_pid)p, rest);
     }
     return SN_OK;

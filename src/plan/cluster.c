@@ -15,31 +15,59 @@ typedef struct bounds {
     bool *starts[SN_MESH_AXES];
 } bounds;
 
-static void note_flat(bounds *b, const sn_shape *shape, const sn_split *split) {
-    int flat = 0;
-    for (int a = 0; a < SN_MESH_AXES; a++) flat += sn_is_flat(&split->axis[a]) && b->mesh->size[a] > 1;
-    for (int a = 0; flat && a < SN_MESH_AXES; a++) {
-        int size = b->mesh->size[a];
-        if (!sn_is_flat(&split->axis[a]) || size <= 1) continue;
-        if (flat > 1) { /* shards of shards: no two alike */
-            memset(b->starts[a], true, (size_t)size);
-            continue;
-        }
-        int64_t n = 1, unit = split->axis[a].unit > 0 ? split->axis[a].unit : 1;
-        for (int i = 0; i < shape->rank; i++) n *= shape->d[i];
-        int64_t units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
-        int64_t full = shard > 0 ? n / shard : 0, empty = full + (shard > 0 && n % shard != 0);
-        if (full < size) b->starts[a][full] = true;
-        if (empty < size) b->starts[a][empty] = true;
+/* Ranks at which a value is, or is not, have no like. */
+static void note_places(bounds *b, const sn_split *split) {
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (split->axis[a].kind == SN_AT) memset(b->starts[a], true, (size_t)b->mesh->size[a]);
+}
+
+/* Where along axis a shares of n elements in such units become smaller, or nothing. */
+static void note_shares(bounds *b, int a, int64_t n, const sn_split_axis *x) {
+    int size = b->mesh->size[a];
+    int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
+    int64_t full = shard > 0 ? n / shard : 0, empty = full + (shard > 0 && n % shard != 0);
+    if (full < size) b->starts[a][full] = true;
+    if (empty < size) b->starts[a][empty] = true;
+}
+
+/* The same of flat shares of what a rank holds of a dimension that is shared out over another axis. */
+static void note_shares_of_shares(bounds *b, int a, int64_t n, const sn_split_axis *x, const sn_shape *shape, int cut, const sn_split_axis *by) {
+    int64_t parts = by->at == SN_DEAL_THIRDS ? 3 : 1, extent = shape->d[by->dim] / parts, unit = by->unit > 0 ? by->unit : 1, units = (extent + unit - 1) / unit;
+    int64_t share = (units + b->mesh->size[cut] - 1) / b->mesh->size[cut] * unit, row = extent ? n / extent : 0;
+    if (extent >= share) note_shares(b, a, share * row, x);
+    if (share && extent % share) note_shares(b, a, extent % share * row, x);
+}
+
+static void note_split(bounds *b, const sn_shape *shape, const sn_split *split) {
+    int shards = 0, on[SN_MAX_DIMS] = {0}, cut = -1;
+    int64_t n = 1;
+    note_places(b, split);
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &split->axis[a];
+        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1) continue;
+        shards++;
+        if (x->dim < SN_MAX_DIMS) on[x->dim]++;
+        if (x->dim < shape->rank) cut = a;
+    }
+    for (int i = 0; i < shape->rank; i++) n *= shape->d[i];
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &split->axis[a];
+        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1 || (!sn_is_flat(x) && x->dim >= shape->rank)) continue;
+        int64_t unit = x->unit > 0 ? x->unit : 1, extent = sn_is_flat(x) ? n : shape->d[x->dim] / (x->at == SN_DEAL_THIRDS ? 3 : 1);
+        bool even = !sn_is_flat(x) && extent % (unit * sn_mesh_ranks(b->mesh)) == 0; /* whatever lies between */
+        bool shared = sn_is_flat(x) ? shards > 1 : on[x->dim] > 1;
+        if (sn_is_flat(x) && shards == 2 && cut >= 0) note_shares_of_shares(b, a, n, x, shape, cut, &split->axis[cut]);
+        else if (shared && !even) memset(b->starts[a], true, (size_t)b->mesh->size[a]); /* shards of shards: no two alike */
+        else if (!even) note_shares(b, a, extent, x);
     }
 }
 
 static void note_graph(bounds *b, const sn_graph *g) {
-    for (size_t v = 0; v < g->n_values; v++) note_flat(b, &g->values[v].shape, &g->values[v].result);
+    for (size_t v = 0; v < g->n_values; v++) note_split(b, &g->values[v].shape, &g->values[v].result);
     for (size_t k = 0; k < g->n_order; k++) {
         const sn_node *n = &g->nodes[g->order[k]];
         for (int i = 0; i < n->n_in; i++)
-            if (n->in[i].value != SN_NONE && n->in[i].has_split) note_flat(b, &g->values[n->in[i].value].shape, &n->in[i].split);
+            if (n->in[i].value != SN_NONE && n->in[i].has_split) note_split(b, &g->values[n->in[i].value].shape, &n->in[i].split);
     }
 }
 
@@ -80,7 +108,7 @@ sn_status sn_plan_rank_classes(const sn_job *job, int **first, size_t *n) {
         if (!b.starts[a]) s = no_memory();
     }
     if (s == SN_OK) {
-        for (size_t p = 0; p < job->n_persistent; p++) note_flat(&b, &job->persistent[p].shape, &job->persistent[p].rest.split);
+        for (size_t p = 0; p < job->n_persistent; p++) note_split(&b, &job->persistent[p].shape, &job->persistent[p].rest.split);
         for (int k = 0; k < job->n_graphs; k++) note_graph(&b, job->graphs[k]);
         s = lowest_ranks(&b, ranks, first, n);
     }
@@ -93,99 +121,164 @@ sn_status sn_plan_rank_classes(const sn_job *job, int **first, size_t *n) {
     return s;
 }
 
-/* ---- Collectives ---- */
+/* ---- Communication ---- */
 
-/* The side of a collective that every rank has alike; on the other one ranks hold as much as there is for them. */
+/* What a rank does on the comm queue, kept when its plan is gone. */
+typedef struct call {
+    const char *op, *name, *program;
+    int64_t attrs[SN_ATTR_INTS]; /* of communication they are integers */
+    sn_arg whole;
+    int number; /* in its program */
+    bool pair;
+    int16_t from, to;
+    uint8_t axis, n_in, n_out;
+} call;
+
+typedef struct rank_calls {
+    int rank;
+    call *calls;
+    size_t n, at;
+} rank_calls;
+
+/* The side that every rank has alike; on the other one ranks hold as much as there is for them, or nothing. */
 static const sn_arg *whole_side(const sn_instr *in) {
     if (!strcmp(in->op, "reduce_scatter")) return &in->in[0];
-    return in->n_in > 1 ? &in->in[1] : &in->out[0];
+    const sn_arg *a = in->n_in > 1 ? &in->in[1] : &in->out[0];
+    return a->arena == SN_NO_ARENA ? &in->in[0] : a;
 }
 
-static bool same_argument(const sn_arg *a, const sn_arg *b) {
-    return a->arena == b->arena && a->dtype == b->dtype && (a->arena == SN_NO_ARENA || sn_shape_equal(&a->shape, &b->shape));
+static sn_status collect(const sn_plan *plan, rank_calls *out) {
+    *out = (rank_calls){.rank = plan->rank};
+    for (int pass = 0; pass < 2; pass++) {
+        size_t n = 0;
+        for (int k = 0; k < plan->n_programs; k++) {
+            const sn_program *p = &plan->programs[k].program;
+            int number = 0;
+            for (uint32_t i = 0; i < p->count; i++) {
+                const sn_instr *in = &p->instrs[i];
+                if (in->queue != SN_QUEUE_COMM) continue;
+                if (pass) {
+                    out->calls[n] = (call){in->op, in->name, p->name, {0}, *whole_side(in), number, in->pair, in->from, in->to, in->axis, in->n_in, in->n_out};
+                    memcpy(out->calls[n].attrs, in->attrs.i, sizeof in->attrs.i);
+                }
+                number++;
+                n++;
+            }
+        }
+        out->n = n;
+        if (!pass && !(out->calls = sn_alloc_zero(n + 1, sizeof *out->calls))) return no_memory();
+    }
+    return SN_OK;
 }
 
-/* Attributes of a collective are integers. */
-static bool same_collective(const sn_instr *a, const sn_instr *b) {
-    return !strcmp(a->op, b->op) && a->n_in == b->n_in && a->n_out == b->n_out && !memcmp(a->attrs.i, b->attrs.i, sizeof a->attrs.i) &&
-           same_argument(whole_side(a), whole_side(b));
+static bool same_call(const call *a, const call *b) {
+    return !strcmp(a->op, b->op) && !strcmp(a->program, b->program) && a->axis == b->axis && a->n_in == b->n_in && a->n_out == b->n_out &&
+           !memcmp(a->attrs, b->attrs, sizeof a->attrs) && a->whole.arena == b->whole.arena && a->whole.dtype == b->whole.dtype &&
+           (a->whole.arena == SN_NO_ARENA || sn_shape_equal(&a->whole.shape, &b->whole.shape));
 }
 
-static const sn_instr *next_collective(const sn_program *p, uint32_t *k) {
-    while (*k < p->count && p->instrs[*k].queue != SN_QUEUE_COMM) ++*k;
-    return *k < p->count ? &p->instrs[(*k)++] : NULL;
+static const call *head_of(const rank_calls *r) { return r->at < r->n ? &r->calls[r->at] : NULL; }
+
+/* Whether a rank has a part in what another is about to do: both stand on one line along the axis, and it is for all of that or these two. */
+static bool takes_part(const sn_mesh *mesh, const call *c, int rank, int other) {
+    int index = sn_mesh_index(mesh, other, c->axis);
+    return sn_mesh_neighbour(mesh, rank, c->axis, index) == other && (!c->pair || c->from == index || c->to == index);
 }
 
-static const char *text_of(const sn_instr *in, char text[256]) {
+/* The first rank that should be doing what rank k is about to do, but is not; n: none. */
+static size_t find_missing(const sn_mesh *mesh, const rank_calls *ranks, size_t n, size_t k) {
+    const call *c = head_of(&ranks[k]), *other;
+    size_t j = 0;
+    while (j < n && (!takes_part(mesh, c, ranks[k].rank, ranks[j].rank) || ((other = head_of(&ranks[j])) && same_call(c, other)))) j++;
+    return j;
+}
+
+static const char *text_of(const call *c, char text[256]) {
     char shape[96];
-    if (!in) return "none";
-    const sn_arg *a = whole_side(in);
+    if (!c) return "none";
     size_t bytes = 0;
-    sn_shape_bytes(&a->shape, a->dtype, &bytes);
-    snprintf(text, 256, "%s of %s, %s %s (%zu bytes)", in->op, in->name ? in->name : "?", sn_dtype_name(a->dtype),
-             sn_shape_text(&a->shape, shape), bytes);
+    sn_shape_bytes(&c->whole.shape, c->whole.dtype, &bytes);
+    snprintf(text, 256, "%s of %s, %s %s (%zu bytes)", c->op, c->name ? c->name : "?", sn_dtype_name(c->whole.dtype),
+             sn_shape_text(&c->whole.shape, shape), bytes);
     return text;
 }
 
-static sn_status compare_programs(const sn_plan *a, const sn_plan *b, const sn_program *p, const sn_program *q) {
-    uint32_t i = 0, j = 0;
-    for (int number = 0;; number++) {
-        const sn_instr *x = next_collective(p, &i), *y = next_collective(q, &j);
-        char one[256], other[256];
-        if (!x && !y) return SN_OK;
-        if (x && y && same_collective(x, y)) continue;
-        return sn_fail(
-            SN_ERR_PLAN,
-            "ranks %d and %d would wait for each other for ever in program %s: its collective %d is %s on rank %d and %s on rank %d",
-            a->rank, b->rank, p->name, number, text_of(x, one), a->rank, text_of(y, other), b->rank);
+static sn_status refuse(const rank_calls *a, const rank_calls *b) {
+    const call *x = head_of(a), *y = head_of(b);
+    char one[256], other[256];
+    if (a->rank > b->rank) return refuse(b, a);
+    if (x && y && strcmp(x->program, y->program)) y = NULL;
+    const call *first = x ? x : y;
+    return sn_fail(SN_ERR_PLAN, "ranks %d and %d would wait for each other for ever in program %s: its collective %d is %s on rank %d and %s on rank %d",
+                   a->rank, b->rank, first->program, first->number, text_of(x, one), a->rank, text_of(y, other), b->rank);
+}
+
+/* Lets all ranks go on as far as they can: each does what it is about to do when all that have a part in it are. */
+static sn_status follow(const sn_mesh *mesh, rank_calls *ranks, size_t n) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t k = 0; k < n; k++)
+            while (head_of(&ranks[k]) && find_missing(mesh, ranks, n, k) == n) {
+                call c = *head_of(&ranks[k]);
+                int rank = ranks[k].rank;
+                for (size_t j = 0; j < n; j++) ranks[j].at += takes_part(mesh, &c, rank, ranks[j].rank);
+                moved = true;
+            }
     }
+    for (size_t k = 0; k < n; k++)
+        if (head_of(&ranks[k])) return refuse(&ranks[k], &ranks[find_missing(mesh, ranks, n, k)]);
+    return SN_OK;
 }
 
 sn_status sn_plan_compare_collectives(const sn_plan *a, const sn_plan *b) {
+    rank_calls ranks[2] = {{0}};
     if (a->n_programs != b->n_programs)
         return sn_fail(SN_ERR_PLAN, "rank %d has %d programs, rank %d has %d", a->rank, a->n_programs, b->rank, b->n_programs);
-    for (int k = 0; k < a->n_programs; k++) SN_TRY(compare_programs(a, b, &a->programs[k].program, &b->programs[k].program));
-    return SN_OK;
+    sn_status s = collect(a, &ranks[0]);
+    if (s == SN_OK) s = collect(b, &ranks[1]);
+    if (s == SN_OK) s = follow(&a->mesh, ranks, 2);
+    sn_free(ranks[0].calls);
+    sn_free(ranks[1].calls);
+    return s;
 }
 
 /* ---- All of them ---- */
 
-sn_status sn_plan_cluster(const sn_job *job, const sn_plan_request *request, sn_plan **out) {
+/* Plans rank `rank`, keeps what it communicates, and keeps the plan in *most if none before it is larger. */
+static sn_status plan_rank(const sn_job *job, const sn_plan_request *request, int rank, rank_calls *calls, sn_plan **most) {
     sn_plan_request one = *request;
-    sn_plan *zero = NULL, *most = NULL;
-    int *first, ranks = 1;
+    sn_plan *plan = NULL;
+    one.rank = rank;
+    sn_status s = sn_plan_make(job, &one, &plan);
+    if (s != SN_OK) return sn_fail_in(s, "rank %d", rank);
+    s = collect(plan, calls);
+    if (*most && (*most)->bill.total >= plan->bill.total) {
+        sn_plan_free(plan);
+    } else {
+        sn_plan_free(*most);
+        *most = plan;
+    }
+    return s;
+}
+
+sn_status sn_plan_cluster(const sn_job *job, const sn_plan_request *request, sn_plan **out) {
+    sn_plan *most = NULL;
+    int *first;
     size_t n;
     *out = NULL;
-    for (int a = 0; a < SN_MESH_AXES; a++) ranks *= job->mesh.size[a];
     SN_TRY(sn_plan_rank_classes(job, &first, &n));
-    sn_status s = SN_OK;
-    for (size_t k = 0; s == SN_OK && k < n; k++) {
-        sn_plan *plan = NULL;
-        one.rank = first[k];
-        s = sn_plan_make(job, &one, &plan);
-        if (s != SN_OK) {
-            s = sn_fail_in(s, "rank %d", first[k]);
-            break;
-        }
-        if (!zero) {
-            zero = most = plan;
-            continue;
-        }
-        s = sn_plan_compare_collectives(zero, plan);
-        if (plan->bill.total > most->bill.total) {
-            if (most != zero) sn_plan_free(most);
-            most = plan;
-        } else {
-            sn_plan_free(plan);
-        }
-    }
+    rank_calls *calls = sn_alloc_zero(n, sizeof *calls);
+    sn_status s = calls ? SN_OK : no_memory();
+    for (size_t k = 0; s == SN_OK && k < n; k++) s = plan_rank(job, request, first[k], &calls[k], &most);
+    if (s == SN_OK) s = follow(&job->mesh, calls, n);
+    for (size_t k = 0; calls && k < n; k++) sn_free(calls[k].calls);
+    sn_free(calls);
     sn_free(first);
-    if (most != zero || s != SN_OK) sn_plan_free(zero);
     if (s != SN_OK) {
-        if (most != zero) sn_plan_free(most);
+        sn_plan_free(most);
         return s;
     }
-    most->ranks = ranks;
+    most->ranks = sn_mesh_ranks(&job->mesh);
     most->ranks_planned = (int)n;
     *out = most;
     return SN_OK;

@@ -35,10 +35,12 @@ sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes) {
     return r;
 }
 
-/* Bytes that a rank sends for a collective: the whole value less its own shard, or, where it gets as much as it gives, all of it. */
+/* Bytes that a rank sends for a collective: the whole value less its own shard, or, where it gets as much as it gives or only gives, all
+ * of it. */
 static double ring_bytes(const sn_instr *in, int ranks) {
     double most = 0;
-    bool even = in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape);
+    bool even = in->pair || (in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape));
+    if (in->pair && in->in[0].arena == SN_NO_ARENA) return 0; /* it gets */
     for (int i = 0; i < in->n_in + in->n_out; i++) {
         const sn_arg *a = i < in->n_in ? &in->in[i] : &in->out[i - in->n_in];
         size_t bytes;

@@ -101,7 +101,7 @@ static void add_persistent(const sn_plan *plan, const sn_job *job, name_list *na
     sn_str_add(out, "\"persistent\":[");
     for (size_t i = 0; i < plan->n_persistent; i++) {
         const sn_placed *p = &plan->persistent[i];
-        if (p->within) continue;
+        if (p->within || p->turn > 0) continue;
         sn_str_printf(out, "%s[%llu,%llu,%d,%d,%u]", between, (unsigned long long)p->offset, (unsigned long long)p->bytes,
                       (int)job->persistent[i].class_of, (int)p->tier, put_name(names, job->persistent[i].name));
         between = ",";
@@ -123,10 +123,13 @@ static void add_program(const sn_planned *p, const sn_graph *g, name_list *names
     sn_str_add(out, ",\"ops\":[");
     for (uint32_t k = 0; k < p->program.count; k++) sn_str_printf(out, "%s%u", k ? "," : "", first + k);
     sn_str_add(out, "],\"lives\":[");
+    const char *between = "";
     for (size_t i = 0; i < p->n_lives; i++) {
         const sn_life *l = &p->lives[i];
-        sn_str_printf(out, "%s[%u,%u,%llu,%llu,%d,%d,%u]", i ? "," : "", l->first, l->last, (unsigned long long)l->offset,
+        if (!sn_in_turn(l->turns, 0)) continue; /* of turns the first is drawn, in which backward is the longest */
+        sn_str_printf(out, "%s[%u,%u,%llu,%llu,%d,%d,%u]", between, l->first, l->last, (unsigned long long)l->offset,
                       (unsigned long long)l->bytes, (int)l->class_of, (int)l->tier, put_name(names, name_of(g, l)));
+        between = ",";
     }
     sn_str_add(out, "]}");
 }

@@ -21,6 +21,11 @@ static int64_t share_of(int64_t n, const sn_split_axis *x, int size, int index, 
     return n - *at < shard ? n - *at : shard;
 }
 
+/* The same of a dimension that may hold three matrices beside each other: a share of each, and where it begins in one. */
+static int64_t share_of_dim(int64_t n, const sn_split_axis *x, int size, int index, int64_t *at) {
+    return x->at == SN_DEAL_THIRDS ? 3 * share_of(n / 3, x, size, index, at) : share_of(n, x, size, index, at);
+}
+
 sn_shape sn_local_block(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t begin[SN_MAX_DIMS]) {
     sn_shape s = *logical;
     int64_t at;
@@ -28,7 +33,7 @@ sn_shape sn_local_block(const sn_shape *logical, const sn_split *split, const sn
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
         if (x->kind != SN_SHARD || x->dim >= s.rank) continue;
-        s.d[x->dim] = share_of(s.d[x->dim], x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at);
+        s.d[x->dim] = share_of_dim(s.d[x->dim], x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at);
         begin[x->dim] += at;
     }
     return s;
@@ -38,6 +43,7 @@ sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn
     int64_t begin[SN_MAX_DIMS], at;
     sn_shape s = sn_local_block(logical, split, mesh, rank, begin);
     if (first) *first = 0;
+    if (!sn_split_holds(split, mesh, rank)) return sn_shape_of(0);
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
         if (!sn_is_flat(x)) continue;
@@ -56,13 +62,15 @@ typedef struct planner {
     const sn_plan_request *request;
     sn_plan *plan;
     sn_planned *out;
-    sn_nid *order;          /* of execution */
     uint32_t *first, *last; /* by value: instructions that define it and use it last */
     uint32_t *root;         /* by value: the value whose bytes it shares */
     uint64_t *bytes, *offset;
     sn_turn_span *node_turns, *turns, *held; /* by node; by value: in which it is touched, in which its bytes are held */
     bool *staged;           /* by root: whole blocks of the disk are read or written there */
     sn_shape *shape;        /* local */
+    bool *here;             /* by value: this rank has it */
+    sn_nid *order;          /* of execution: the nodes that this rank runs */
+    size_t n_order;
 } planner;
 
 static sn_tier tier_of(const sn_value *v) {
@@ -80,7 +88,7 @@ static const sn_split *split_of(const sn_value *v) { return v->persistent != SN_
 static bool is_view(const sn_value *v, const sn_use *u) {
     for (int a = 0; u->has_split && a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &u->split.axis[a];
-        if ((sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0)) && split_of(v)->axis[a].kind == SN_WHOLE) return true;
+        if ((sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0 && x->at != SN_DEAL_THIRDS)) && split_of(v)->axis[a].kind == SN_WHOLE) return true;
     }
     return false;
 }
@@ -115,7 +123,7 @@ static sn_status check_splits(const planner *p, const sn_node *n) {
         for (int a = 0; n->in[i].value != SN_NONE && n->in[i].has_split && a < SN_MESH_AXES; a++) {
             const sn_value *v = &p->g->values[n->in[i].value];
             const sn_split_axis *from = &split_of(v)->axis[a], *to = &n->in[i].split.axis[a];
-            bool view = from->kind == SN_WHOLE && to->kind == SN_SHARD && (sn_is_flat(to) || to->dim == 0);
+            bool view = from->kind == SN_WHOLE && to->kind == SN_SHARD && (sn_is_flat(to) || (to->dim == 0 && to->at != SN_DEAL_THIRDS));
             if (p->job->mesh.size[a] <= 1 || from->kind == to->kind || view) continue;
             return sn_fail(SN_ERR_PLAN, "%s: %s %s takes %s as %s (dimension %d), which is %s (dimension %d) there", p->g->name, sn_ops[n->op]->name, n->name,
                            v->name ? v->name : "an input", kinds[to->kind], to->dim, kinds[from->kind], from->dim);
@@ -155,6 +163,19 @@ static sn_shape use_of(const planner *p, const sn_use *u, uint64_t *begin) {
     return s;
 }
 
+/* What a node reads is made on this rank, or is there from the start. */
+static sn_status check_made(const planner *p, const sn_node *n) {
+    for (int i = 0; i < n->n_in; i++) {
+        sn_vid v = n->in[i].value;
+        if (v == SN_NONE) continue;
+        bool missing = p->here[v] ? is_transient(p, &p->g->values[v]) && p->first[v] == SN_NONE : !sn_ops[n->op]->comm_axis;
+        if (missing)
+            return sn_fail(SN_ERR_PLAN, "%s: rank %d runs %s %s, but nothing makes %s there", p->g->name, p->request->rank, sn_ops[n->op]->name, n->name,
+                               p->g->values[v].name ? p->g->values[v].name : "one of its inputs");
+    }
+    return SN_OK;
+}
+
 /* Rows are counted in logical coordinates, so a value whose first axis is spread over ranks has no slices yet. */
 static sn_status check_slices(const planner *p, const sn_node *n) {
     for (int i = 0; i < n->n_in; i++) {
@@ -166,13 +187,22 @@ static sn_status check_slices(const planner *p, const sn_node *n) {
     return SN_OK;
 }
 
+static bool is_held(const planner *p, sn_vid v) { return v != SN_NONE && p->here[v]; }
+
+/* Whether the node reads input i here. What one rank sends another, that one does not read, though it may have it too. */
+static bool is_read(const planner *p, const sn_node *n, int i) {
+    const sn_op *op = sn_ops[n->op];
+    bool sends = !op->comm_from || n->attrs.i[op->comm_from - 1] == sn_mesh_index(&p->job->mesh, p->request->rank, (int)n->attrs.i[op->comm_axis - 1]);
+    return sends && is_held(p, n->in[i].value) && !is_left_out(p, n, i);
+}
+
 static void local_call(const planner *p, const sn_node *n, sn_call *c) {
     uint64_t begin;
     sn_node_call(p->g, n, c);
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i].value != SN_NONE) c->in[i].shape = is_left_out(p, n, i) ? (sn_shape){0} : use_of(p, &n->in[i], &begin);
+        if (n->in[i].value != SN_NONE) c->in[i].shape = is_read(p, n, i) ? use_of(p, &n->in[i], &begin) : (sn_shape){0};
     for (int i = 0; i < n->n_out; i++)
-        if (n->out[i] != SN_NONE) c->out[i].shape = p->shape[n->out[i]];
+        if (n->out[i] != SN_NONE) c->out[i].shape = is_held(p, n->out[i]) ? p->shape[n->out[i]] : (sn_shape){0};
 }
 
 /* Where each rank has the runs of its own elements, their number follows from what it has of those. */
@@ -206,14 +236,51 @@ static sn_status measure_values(planner *p) {
     return SN_OK;
 }
 
+enum { USED = 1, USED_HERE = 2 };
+
+/* Whether this rank has a part in a node; `used` says by value how those that come after use it. What only other ranks use is not made
+ * here. Communication is kept whatever comes of it: another rank has its part in it too. */
+static bool takes_part(const planner *p, const sn_node *n, const uint8_t *used) {
+    const sn_op *op = sn_ops[n->op];
+    bool keep = op->comm_axis;
+    if (!sn_split_holds(&n->where, &p->job->mesh, p->request->rank)) return false;
+    for (int i = 0; i < n->n_in; i++) keep |= n->in[i].value != SN_NONE && op->mutates >> i & 1;
+    for (int i = 0; i < n->n_out; i++) {
+        if (n->out[i] == SN_NONE) continue;
+        const sn_value *v = &p->g->values[n->out[i]];
+        keep |= used[n->out[i]] != USED || v->output || v->persistent != SN_NONE;
+    }
+    return keep;
+}
+
+/* The nodes of the graph that this rank runs. */
+static sn_status choose_nodes(planner *p) {
+    const sn_graph *g = p->g;
+    uint8_t *used = sn_alloc_zero(g->n_values + 1, sizeof *used);
+    size_t at = g->n_order;
+    if (!used) return no_memory();
+    for (size_t v = 0; v < g->n_values; v++) p->here[v] = sn_split_holds(split_of(&g->values[v]), &p->job->mesh, p->request->rank);
+    for (size_t k = g->n_order; k-- > 0;) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        bool here = takes_part(p, n, used);
+        if (here) p->order[--at] = g->order[k];
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i].value != SN_NONE) used[n->in[i].value] |= here ? USED | USED_HERE : USED;
+    }
+    p->n_order = g->n_order - at;
+    memmove(p->order, p->order + at, p->n_order * sizeof *p->order);
+    sn_free(used);
+    return SN_OK;
+}
+
 static void measure_lifetimes(planner *p) {
     const sn_graph *g = p->g;
-    for (size_t k = 0; k < g->n_order; k++) {
+    for (size_t k = 0; k < p->n_order; k++) {
         const sn_node *n = &g->nodes[p->order[k]];
         for (int i = 0; i < n->n_in; i++)
-            if (n->in[i].value != SN_NONE) p->last[n->in[i].value] = (uint32_t)k;
+            if (is_read(p, n, i)) p->last[n->in[i].value] = (uint32_t)k;
         for (int i = 0; i < n->n_out; i++)
-            if (n->out[i] != SN_NONE) {
+            if (is_held(p, n->out[i])) {
                 if (p->first[n->out[i]] == SN_NONE) p->first[n->out[i]] = (uint32_t)k;
                 if (p->last[n->out[i]] < k) p->last[n->out[i]] = (uint32_t)k;
             }
@@ -225,8 +292,13 @@ static sn_status hold_inputs(planner *p) {
     const sn_graph *g = p->g;
     uint32_t *at = sn_alloc_zero(g->n_nodes + 1, sizeof *at);
     if (!at) return no_memory();
-    for (size_t k = 0; k < g->n_order; k++) at[p->order[k]] = (uint32_t)k;
-    for (size_t k = 0; k < g->n_order; k++) {
+    for (size_t k = 0; k < p->n_order; k++) at[p->order[k]] = (uint32_t)k;
+    uint32_t last = 0;
+    for (size_t k = 0; k < g->n_order; k++) { /* of a node that another rank runs: of the last before it that this one runs */
+        if (at[g->order[k]] > last) last = at[g->order[k]];
+        else if (!at[g->order[k]]) at[g->order[k]] = last;
+    }
+    for (size_t k = 0; k < p->n_order; k++) {
         const sn_node *n = &g->nodes[p->order[k]];
         for (int i = 0; n->held != SN_NONE && i < n->n_in; i++)
             if (n->in[i].value != SN_NONE && p->last[n->in[i].value] < at[n->held]) p->last[n->in[i].value] = at[n->held];
@@ -237,7 +309,7 @@ static sn_status hold_inputs(planner *p) {
 
 static void mark_staged(planner *p) {
     const sn_graph *g = p->g;
-    for (size_t k = 0; k < g->n_order; k++) {
+    for (size_t k = 0; k < p->n_order; k++) {
         const sn_node *n = &g->nodes[p->order[k]];
         if (n->op == SN_OP_fetch) p->staged[p->root[n->out[0]]] = true;
         if (n->op == SN_OP_store) p->staged[p->root[n->in[0].value]] = true;
@@ -254,7 +326,7 @@ static sn_turn_span hull(sn_turn_span a, sn_turn_span b) {
 /* An output takes the bytes of an input that dies here, when the op permits it and the sizes agree. */
 static void join_aliases(planner *p) {
     const sn_graph *g = p->g;
-    for (size_t k = 0; k < g->n_order; k++) {
+    for (size_t k = 0; k < p->n_order; k++) {
         const sn_node *n = &g->nodes[p->order[k]];
         const sn_op *op = sn_ops[n->op];
         uint32_t taken = 0;
@@ -287,9 +359,9 @@ static sn_queue queue_of(const sn_node *n) {
     return SN_QUEUE_COMPUTE;
 }
 
-static sn_arg arg_of(const planner *p, const sn_use *u, bool writes) {
+static sn_arg arg_of(const planner *p, const sn_use *u, bool here, bool writes) {
     sn_vid v = u->value;
-    if (v == SN_NONE) return (sn_arg){.arena = SN_NO_ARENA, .value = SN_NONE};
+    if (!here) return (sn_arg){.arena = SN_NO_ARENA, .value = SN_NONE};
     const sn_value *x = &p->g->values[v];
     sn_vid r = p->root[v];
     uint64_t begin;
@@ -359,18 +431,19 @@ static void set_begins(const planner *p, const sn_node *n, sn_attrs *attrs) {
 static sn_status make_instructions(planner *p) {
     const sn_graph *g = p->g;
     sn_program *prog = &p->out->program;
-    prog->count = (uint32_t)g->n_order;
-    prog->instrs = sn_alloc_zero(g->n_order, sizeof *prog->instrs);
+    prog->count = (uint32_t)p->n_order;
+    prog->instrs = sn_alloc_zero(p->n_order, sizeof *prog->instrs);
     if (!prog->instrs) return no_memory();
-    for (size_t k = 0; k < g->n_order; k++) prog->n_args += (uint32_t)g->nodes[p->order[k]].n_in + (uint32_t)g->nodes[p->order[k]].n_out;
+    for (size_t k = 0; k < p->n_order; k++) prog->n_args += (uint32_t)g->nodes[p->order[k]].n_in + (uint32_t)g->nodes[p->order[k]].n_out;
     prog->args = sn_alloc_zero(prog->n_args, sizeof *prog->args);
     if (!prog->args) return no_memory();
     sn_arg *next = prog->args;
-    for (size_t k = 0; k < g->n_order; k++) {
+    for (size_t k = 0; k < p->n_order; k++) {
         const sn_node *n = &g->nodes[p->order[k]];
         const sn_op *op = sn_ops[n->op];
         sn_instr *in = &prog->instrs[k];
         sn_call c;
+        SN_TRY(check_made(p, n));
         SN_TRY(check_slices(p, n));
         SN_TRY(check_splits(p, n));
         local_call(p, n, &c);
@@ -390,6 +463,9 @@ static sn_status make_instructions(planner *p) {
         in->made_by = n->made_by;
         in->queue = (uint8_t)queue_of(n);
         if (op->comm_axis) in->axis = (uint8_t)n->attrs.i[op->comm_axis - 1];
+        in->pair = op->comm_from;
+        in->from = op->comm_from ? (int16_t)n->attrs.i[op->comm_from - 1] : 0;
+        in->to = op->comm_from ? (int16_t)n->attrs.i[op->comm_from] : 0;
         in->scratch_bytes = in->kernel->scratch ? sn_round_up(in->kernel->scratch(&c, p->request->device.threads), SN_ALIGN) : 0;
         double moved = 0;
         for (int i = 0; i < c.n_in + c.n_out; i++) {
@@ -422,7 +498,7 @@ static uint64_t most_of(const planner *p, sn_tier tier) {
 static sn_status place_transients(planner *p) {
     const sn_graph *g = p->g;
     sn_program *prog = &p->out->program;
-    size_t most = g->n_values + g->n_order + 1;
+    size_t most = g->n_values + p->n_order + 1;
     sn_block *blocks = sn_alloc(most * sizeof *blocks);
     sn_life *lives = p->out->lives = sn_alloc_zero(most, sizeof *lives);
     sn_status s = blocks && lives ? SN_OK : no_memory();
@@ -484,13 +560,10 @@ static void place_arguments(planner *p) {
     for (uint32_t k = 0; k < prog->count; k++) {
         const sn_node *n = &g->nodes[p->order[k]];
         sn_instr *in = &prog->instrs[k];
-        for (int i = 0; i < n->n_in; i++) {
-            sn_use none = sn_use_of(SN_NONE);
-            in->in[i] = arg_of(p, is_left_out(p, n, i) ? &none : &n->in[i], sn_ops[n->op]->mutates >> i & 1);
-        }
+        for (int i = 0; i < n->n_in; i++) in->in[i] = arg_of(p, &n->in[i], is_read(p, n, i), sn_ops[n->op]->mutates >> i & 1);
         for (int i = 0; i < n->n_out; i++) {
             sn_use whole = sn_use_of(n->out[i]);
-            in->out[i] = arg_of(p, &whole, true);
+            in->out[i] = arg_of(p, &whole, is_held(p, n->out[i]), true);
         }
         measure_transfer(p, n, in);
     }
@@ -534,18 +607,17 @@ static void free_program(sn_planned *p) {
 
 /* Brings values ahead, within the bytes of the transient part that are there anyway. */
 static sn_status bring_ahead(planner *p, const sn_ahead *within) {
-    const sn_graph *g = p->g;
     sn_ahead a = *within;
     bool moved;
-    uint64_t *live = sn_alloc(SN_TIER_COUNT * (g->n_order + 1) * sizeof *live);
+    uint64_t *live = sn_alloc(SN_TIER_COUNT * (p->n_order + 1) * sizeof *live);
     if (!live) return no_memory();
-    a.g = g;
+    a.g = p->g;
     a.bytes = p->bytes;
     for (int t = 0; t < SN_TIER_COUNT; t++) {
-        measure_live(p, (sn_tier)t, live + (size_t)t * (g->n_order + 1));
-        a.live[t] = live + (size_t)t * (g->n_order + 1);
+        measure_live(p, (sn_tier)t, live + (size_t)t * (p->n_order + 1));
+        a.live[t] = live + (size_t)t * (p->n_order + 1);
     }
-    sn_status s = sn_plan_ahead(&a, p->order, g->n_order, &moved);
+    sn_status s = sn_plan_ahead(&a, p->order, p->n_order, &moved);
     sn_free(live);
     if (s != SN_OK || !moved) return s;
     free_program(p->out);
@@ -561,11 +633,11 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     uint64_t *longs = sn_alloc_zero(2 * n, sizeof *longs);
     p.shape = sn_alloc(n * sizeof *p.shape);
     p.staged = sn_alloc_zero(n, sizeof *p.staged);
+    p.here = sn_alloc_zero(n, sizeof *p.here);
     p.order = sn_alloc((g->n_order + 1) * sizeof *p.order);
     sn_turn_span *spans = sn_alloc_zero(2 * n + g->n_nodes, sizeof *spans);
-    sn_status s = words && longs && p.shape && p.staged && p.order && spans ? SN_OK : no_memory();
+    sn_status s = words && longs && p.shape && p.staged && p.here && p.order && spans ? SN_OK : no_memory();
     if (s == SN_OK) {
-        memcpy(p.order, g->order, g->n_order * sizeof *p.order);
         p.first = words;
         p.last = words + n;
         p.root = words + 2 * n;
@@ -577,8 +649,10 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
         p.out->program.name = g->name;
         p.out->program.turns = job->turns.count;
         p.out->role = g->role;
-        s = sn_plan_turns(g, p.node_turns, p.turns);
+        p.out->micro_batches = g->micro_batches;
+        s = choose_nodes(&p);
     }
+    if (s == SN_OK) s = sn_plan_turns(g, p.node_turns, p.turns);
     if (s == SN_OK) s = lay_out(&p);
     if (s == SN_OK && ahead) s = bring_ahead(&p, ahead);
     for (size_t v = 0; s == SN_OK && v < g->n_values; v++) {
@@ -596,6 +670,7 @@ static sn_status plan_program(sn_plan *plan, const sn_job *job, int index, const
     sn_free(longs);
     sn_free(p.shape);
     sn_free(p.staged);
+    sn_free(p.here);
     sn_free(p.order);
     sn_free(spans);
     return s;
@@ -698,6 +773,9 @@ static sn_status place_persistent(sn_plan *plan, const sn_job *job) {
     for (size_t i = 0; i < job->n_persistent; i++) {
         const sn_persistent *e = &job->persistent[i];
         sn_placed *x = &plan->persistent[i];
+        for (int a = 0; a < SN_MESH_AXES; a++)
+            if (e->rest.split.axis[a].kind == SN_SHARD && e->rest.split.axis[a].at == SN_DEAL_THIRDS && !sn_is_flat(&e->rest.split.axis[a]))
+                x->thirds = e->rest.split.axis[a].dim + 1;
         x->block = sn_local_block(&e->shape, &e->rest.split, &job->mesh, plan->rank, x->begin);
         x->shape = sn_local_shape(&e->shape, &e->rest.split, &job->mesh, plan->rank, &x->first);
         x->tier = e->rest.tier;
@@ -731,14 +809,16 @@ int64_t sn_placed_run(const sn_placed *at, const sn_shape *logical, int64_t elem
     for (int d = last + 1; d < logical->rank; d++) row *= logical->d[d];
     if (!run) return 0;
     int64_t outer = in_block / run, in_run = in_block % run, left = at->count - element;
-    *where = in_run + at->begin[last] * row;
+    int64_t piece = at->thirds == last + 1 ? run / 3 : run, third = in_run / piece;
+    in_run %= piece;
+    *where = in_run + (at->begin[last] + third * (at->thirds ? logical->d[last] / 3 : 0)) * row;
     row *= logical->rank ? logical->d[last] : 1;
     for (int d = last - 1; d >= 0; d--) {
         *where += (outer % at->block.d[d] + at->begin[d]) * row;
         outer /= at->block.d[d];
         row *= logical->d[d];
     }
-    return run - in_run < left ? run - in_run : left;
+    return piece - in_run < left ? piece - in_run : left;
 }
 
 sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out) {

@@ -41,6 +41,7 @@ typedef struct sn_placed {
     sn_shape shape; /* local */
     sn_shape block; /* what the rank holds over the axes on which it is in shards of dimensions, and where that begins */
     int64_t begin[SN_MAX_DIMS];
+    int thirds; /* not 0: 1 + the dimension that holds three matrices beside each other, and of each as much; begin counts in one */
     int64_t first, count; /* its elements; first: index in the block, 0 unless it is a flat shard of that */
     bool within;    /* lives inside one program: bytes and offset are 0 */
     int32_t turn;   /* in which alone it exists: its bytes are shared with values of other turns; -1: it is always there */
@@ -57,6 +58,7 @@ typedef struct sn_io_slot {
 typedef struct sn_planned {
     sn_program program;
     sn_role role;
+    int micro_batches; /* of which one run takes the inputs */
     sn_io_slot *io;
     int n_io;
     /* Lifetimes, for the bill and the picture: one entry a transient block. */

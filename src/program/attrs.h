@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { SN_ATTR_INTS = 7, SN_ATTR_FLOATS = 6 };
+enum { SN_ATTR_INTS = 10, SN_ATTR_FLOATS = 6 };
 
 typedef struct sn_attrs {
     int64_t i[SN_ATTR_INTS];

@@ -64,6 +64,8 @@ typedef struct sn_instr {
     sn_arg *in, *out; /* in the program's table of arguments */
     uint8_t n_in, n_out, queue;
     uint8_t axis; /* of the comm queue: the axis of the mesh over whose ranks it communicates */
+    bool pair; /* of the comm queue: two ranks of it alone take part: */
+    int16_t from, to;
     sn_attrs attrs;
     uint64_t scratch_offset, scratch_bytes; /* in the device arena */
     uint64_t disk_bytes;                    /* read or written in the disk arena, in whole blocks where that can be */

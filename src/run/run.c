@@ -342,7 +342,7 @@ const sn_placed *sn_run_placed(const sn_run *run, sn_pid p) { return &run->plan-
 
 void *sn_run_persistent(const sn_run *run, sn_pid p) {
     const sn_placed *at = &run->plan->persistent[p];
-    return run->base[at->tier] && !at->within ? run->base[at->tier] + at->offset : NULL;
+    return run->base[at->tier] && at->bytes ? run->base[at->tier] + at->offset : NULL;
 }
 
 void *sn_run_transient(const sn_run *run, uint64_t *bytes) {

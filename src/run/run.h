@@ -44,7 +44,7 @@ void sn_run_instruction(sn_run *run, int index, uint32_t instruction, int slot);
 sn_status sn_run_read(const sn_run *run, sn_pid p, uint64_t at, void *data, size_t n);
 sn_status sn_run_write(sn_run *run, sn_pid p, uint64_t at, const void *data, size_t n);
 
-/* Addresses. NULL when there is no such name, no memory behind the device, or the value rests on disk. */
+/* Addresses. NULL when there is no such name, no memory behind the device, or the value rests on disk or not on this rank. */
 void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const sn_io_slot **info);
 void *sn_run_persistent(const sn_run *run, sn_pid p);
 const sn_placed *sn_run_placed(const sn_run *run, sn_pid p);

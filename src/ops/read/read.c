@@ -48,6 +48,13 @@ static sn_status shape(sn_call *c) {
     return sn_need_shape("read", c, 0, "into", &x);
 }
 
+/* Nothing but the file says what it gives, so a rank may have any part of it. */
+static const char *axes(const sn_call *c) {
+    bool vector = !c->attrs.i[SN_READ_COLUMNS];
+    if (sn_has(c, 0)) return vector ? "r->" : "rk->";
+    return vector ? "->r" : "->rk";
+}
+
 static sn_cost cost(const sn_call *c) { return (sn_cost){.bytes = (double)c->attrs.i[SN_READ_BYTES]}; }
 
 const sn_op sn_op_read = {.name = "read",
@@ -56,7 +63,10 @@ const sn_op sn_op_read = {.name = "read",
                           .n_out = 1,
                           .mutates = 1,
                           .into = 1,
-                          .int_attrs = {"file", "offset", "bytes", "dtype", "columns", "head_dim", "stride"},
+                          .int_attrs = {"file", "offset", "bytes", "dtype", "columns", "head_dim", "stride", "first_row", "first_column", "parts"},
+                          .begins = {{.attr = 1 + SN_READ_FIRST_ROW, .operand = SN_MAX_IN, .dim = 0},
+                                     {.attr = 1 + SN_READ_FIRST_COLUMN, .operand = SN_MAX_IN, .dim = 1}},
+                          .axes = axes,
                           .shape = shape,
                           .cost = cost,
                           .kernels = {sn_read_cpu}};

@@ -104,6 +104,44 @@ static void transposed(void **state) { /* a part of the columns of [7,11] stored
     gives(c, sn_shape_of(N, STORED_ROWS), want);
 }
 
+/* Rows [r0, r0 + n) and columns [c0, c0 + m) of what the call gives as a whole. */
+static void gives_part(sn_call c, int64_t r0, int64_t n, int64_t c0, int64_t m) {
+    sn_call whole = c;
+    op_prepare(&sn_op_read, &whole, 0);
+    op_run(&sn_op_read, &whole);
+    op_prepare(&sn_op_read, &c, 0);
+    const sn_tensor *x = &whole.out[0];
+    const size_t row = x->shape.rank == 1 ? (size_t)sn_dtypes[x->dtype].bytes : sn_row_bytes(x);
+    const size_t begin = (size_t)(c0 / sn_dtypes[x->dtype].block * sn_dtypes[x->dtype].bytes);
+    c.attrs.i[SN_READ_FIRST_ROW] = r0;
+    c.attrs.i[SN_READ_FIRST_COLUMN] = c0;
+    c.out[0].shape = x->shape.rank == 1 ? sn_shape_of(n) : sn_shape_of(n, m);
+    op_run(&sn_op_read, &c);
+    assert_int_equal(status, SN_OK);
+    const size_t own = x->shape.rank == 1 ? row : sn_row_bytes(&c.out[0]);
+    for (int64_t i = 0; i < n; i++)
+        assert_memory_equal((char *)c.out[0].data + (size_t)i * own, (char *)x->data + (size_t)(r0 + i) * row + begin, own);
+    op_free_call(&c);
+    op_free_call(&whole);
+}
+
+static void parts(void **state) {
+    (void)state;
+    gives_part(call(SN_F32, 5, 60), 1, 2, 0, 5);
+    gives_part(call(SN_F32, 5, 60), 1, 2, 2, 3);
+    gives_part(call(SN_F32, 5, 60), 3, 0, 0, 5);
+    gives_part(call(SN_Q8_0, 96, 4 * 102), 1, 3, 32, 64);
+    gives_part(call(SN_BF16, 0, 14), 3, 4, 0, 0);
+    sn_call heads = call(SN_F16, 6, 12 * 6 * 2);
+    heads.attrs.i[SN_READ_HEAD_DIM] = 4;
+    gives_part(heads, 4, 8, 0, 6);
+    gives_part(heads, 4, 4, 2, 3);
+    sn_call stored = call(SN_BF16, 7, 6 * 7 * 2);
+    stored.attrs.i[SN_READ_STRIDE] = 11 * 2;
+    gives_part(stored, 2, 3, 0, 7);
+    gives_part(stored, 1, 4, 3, 4);
+}
+
 static void fails(sn_call c, const char *text) {
     op_prepare(&sn_op_read, &c, 0);
     op_run(&sn_op_read, &c);
@@ -156,7 +194,7 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_as_they_lie),    cmocka_unit_test(rows_of_heads), cmocka_unit_test(transposed),
+        cmocka_unit_test(bytes_as_they_lie),    cmocka_unit_test(rows_of_heads), cmocka_unit_test(transposed), cmocka_unit_test(parts),
         cmocka_unit_test(files_that_end_early), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, start, stop);
