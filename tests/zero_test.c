@@ -247,6 +247,119 @@ static void gpt2(void **state) {
     check(config, "recompute=every:1");
 }
 
+/* Collectives of an op in the programs of micro-batches, and bytes that a rank sends in them for one step. */
+static int count_collectives(const sn_model_config *model, const char *options, const char *op, bool update) {
+    world w;
+    int n = 0;
+    open_world(&w, model, 2, options);
+    for (int k = 0; k < w.plans[0]->n_programs; k++) {
+        const sn_program *p = &w.plans[0]->programs[k].program;
+        if (!(update ? w.plans[0]->programs[k].role == SN_ROLE_UPDATE : sn_role_trains(w.plans[0]->programs[k].role))) continue;
+        for (uint32_t i = 0; i < p->count; i++) n += !strcmp(p->instrs[i].op, op);
+    }
+    close_world(&w);
+    return n;
+}
+
+/* Small gradients summed together: the same bits, in fewer collectives. */
+static void joined(void **state) {
+    (void)state;
+    static const char *const jobs[] = {"zero_stage=0", "zero_stage=3 recompute=light", "zero_stage=2 gradient_accumulation_steps=4 precision=bf16", "zero_stage=1 precision=fp16",
+                                       "zero_stage=3 gradient_release=on max_grad_norm=0"};
+    const sn_model_config config = odd_llama();
+    for (size_t j = 0; j < sizeof jobs / sizeof jobs[0]; j++)
+        for (int ranks = 2; ranks <= MOST; ranks *= 2) {
+            outcome apart = {0}, together = {0};
+            char options[200];
+            snprintf(options, sizeof options, "threads=1 join_sums=0 %s", jobs[j]);
+            train(&config, ranks, options, &apart);
+            const int before = count_collectives(&config, options, "reduce_scatter", false);
+            snprintf(options, sizeof options, "threads=1 join_sums=16KiB %s", jobs[j]);
+            train(&config, ranks, options, &together);
+            if (memcmp(&apart, &together, sizeof apart)) fail_msg("%d ranks, %s: other bits than apart", ranks, options);
+            const int sums = count_collectives(&config, options, "all_reduce", false), left = count_collectives(&config, options, "reduce_scatter", false);
+            if (!strstr(jobs[j], "release") && !(sums > 0 && before - left >= 3 * sums)) fail_msg("%s: %d sums, then %d and %d joined ones", options, before, left, sums);
+        }
+}
+
+static void assert_near(double a, double b, double tolerance, const char *what, const char *options) {
+    if (!(fabs(a - b) <= tolerance * fabs(b))) fail_msg("%s: %s %.9g, wanted %.9g", options, what, a, b);
+}
+
+/* One sum over ranks a step: the same for every stage to the last bit, and within a tolerance of a sum after each micro-batch. */
+static void one_sum_a_step(void **state) {
+    (void)state;
+    static const char *const jobs[] = {"recompute=light", "precision=bf16", "optimizer=muon", "optimizer=adamw_8bit"};
+    const double tolerance[] = {1e-5, 2e-3, 2e-4, 1e-3};
+    const sn_model_config config = odd_llama();
+    for (size_t j = 0; j < sizeof jobs / sizeof jobs[0]; j++)
+        for (int ranks = 2; ranks <= MOST; ranks *= 2) {
+            outcome micro = {0}, plain = {0}, other;
+            char options[200];
+            snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=4 %s", jobs[j]);
+            train(&config, ranks, options, &micro);
+            for (int stage = 0; stage < 4; stage++) {
+                snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=4 gradient_sync=step zero_stage=%d %s", stage, jobs[j]);
+                memset(&other, 0, sizeof other);
+                train(&config, ranks, options, stage ? &other : &plain);
+                if (stage && memcmp(&plain, &other, sizeof plain)) fail_msg("%d ranks, %s: other bits than stage 0", ranks, options);
+            }
+            for (int i = 0; i < STEPS; i++) {
+                assert_near(plain.loss[i], micro.loss[i], tolerance[j], "loss", jobs[j]);
+                assert_near((double)plain.norm[i], (double)micro.norm[i], 10 * tolerance[j], "norm", jobs[j]);
+            }
+        }
+    for (int stage = 0; stage < 4; stage++) {
+        char options[160];
+        snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=4 gradient_sync=step zero_stage=%d", stage);
+        assert_int_equal(count_collectives(&config, options, "reduce_scatter", false), 0);
+        assert_true(count_collectives(&config, options, "reduce_scatter", true) > 10);
+    }
+    outcome once = {0}, step = {0}; /* one micro-batch: nothing to put off */
+    train(&config, 2, "threads=1 zero_stage=2", &once);
+    train(&config, 2, "threads=1 zero_stage=2 gradient_sync=step", &step);
+    assert_memory_equal(&once, &step, sizeof once);
+}
+
+/* Weights gathered in blocks of 8 bits: within a tolerance, the same for every form of the job that is exact otherwise; at rest as ever. */
+static void gathers_in_8_bits(void **state) {
+    (void)state;
+    sn_model_config config = odd_llama();
+    static const char *const jobs[] = {"", "recompute=all", "overlap_comm=0"};
+    for (int ranks = 2; ranks <= MOST; ranks *= 2) {
+        outcome exact = {0}, first = {0}, other;
+        char options[160];
+        snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=2 zero_stage=3");
+        train(&config, ranks, options, &exact);
+        for (size_t j = 0; j < sizeof jobs / sizeof jobs[0]; j++) {
+            snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=2 zero_stage=3 zero_gather_dtype=int8 %s", jobs[j]);
+            memset(&other, 0, sizeof other);
+            train(&config, ranks, options, j ? &other : &first);
+            if (j && memcmp(&first, &other, sizeof first)) fail_msg("%s: other bits than without", options);
+        }
+        assert_true(first.loss[0] != exact.loss[0]);
+        for (int i = 0; i < STEPS; i++) {
+            assert_near(first.loss[i], exact.loss[i], 0.002, "loss", "int8");
+            assert_near((double)first.norm[i], (double)exact.norm[i], 0.02, "norm", "int8");
+        }
+    }
+    world w;
+    uint64_t sent[2] = {0};
+    int blocks[2] = {0};
+    for (int int8 = 0; int8 < 2; int8++) {
+        open_world(&w, &config, 2, int8 ? "threads=1 zero_stage=3 zero_gather_dtype=int8" : "threads=1 zero_stage=3");
+        for (size_t p = 0; p < w.s.job->n_persistent; p++) assert_int_equal(w.s.job->persistent[p].rest.form == SN_Q8_0, false);
+        const sn_program *p = &w.plans[0]->programs[sn_job_role_index(w.s.job, SN_ROLE_TRAIN)].program;
+        for (uint32_t i = 0; i < p->count; i++)
+            if (!strcmp(p->instrs[i].op, "all_gather") && p->instrs[i].n_in == 1 && strstr("q8_0 f32", sn_dtype_name(p->instrs[i].in[0].dtype))) {
+                sent[int8] += (uint64_t)p->instrs[i].bytes;
+                blocks[int8] += p->instrs[i].in[0].dtype == SN_Q8_0;
+            }
+        close_world(&w);
+    }
+    assert_true(blocks[0] == 0 && blocks[1] >= 8 && sent[1] < sent[0]);
+}
+
 /* What a rank holds falls as the stages say. */
 static void bytes_fall(void **state) {
     (void)state;
@@ -268,6 +381,6 @@ static void bytes_fall(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(small_states), cmocka_unit_test(adapters), cmocka_unit_test(released), cmocka_unit_test(in_turns), cmocka_unit_test(gpt2), cmocka_unit_test(other_tiers), cmocka_unit_test(matrix),
-                                       cmocka_unit_test(bytes_fall)};
+                                       cmocka_unit_test(joined), cmocka_unit_test(one_sum_a_step), cmocka_unit_test(gathers_in_8_bits), cmocka_unit_test(bytes_fall)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,9 +215,14 @@ static sn_status export_saved(sn_training *t) {
 
 static sn_status finish(sn_training *t) {
     sn_train_summary *s = t->summary;
-    uint64_t peaks[SN_RANKS_MOST] = {0}, own = sn_peak_rss_bytes(), others = 0;
-    sn_world_gather(&t->world, &own, sizeof own, peaks);
-    for (int r = 1; r < t->world.size; r++) others += peaks[r];
+    struct memory {
+        uint64_t peak, planned;
+    } all[SN_RANKS_MOST] = {{0}}, own = {sn_peak_rss_bytes(), s->planned_bytes}, others = {0};
+    sn_world_gather(&t->world, &own, sizeof own, all);
+    for (int r = 1; r < t->world.size; r++) {
+        others.peak += all[r].peak;
+        others.planned += all[r].planned;
+    }
     if (t->world.rank) return SN_OK;
     SN_TRY(t->world.comm ? export_saved(t) : export_result(t));
     s->tokens = t->counters.tokens;
@@ -225,7 +230,9 @@ static sn_status finish(sn_training *t) {
     s->step_seconds = t->clock_steps > 0 ? t->clock / (double)t->clock_steps : NAN;
     s->peak_bytes = sn_peak_rss_bytes();
     sn_metric items[] = {sn_metric_integer("planned_bytes", (int64_t)s->planned_bytes), sn_metric_integer("peak_bytes", (int64_t)s->peak_bytes),
-                         sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others)),
+                         sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others.peak)),
+                         sn_metric_integer("planned_bytes_of_all_ranks", (int64_t)(s->planned_bytes + others.planned)),
+                         sn_metric_integer("sent_bytes", (int64_t)sn_run_sent(t->runs[0])), sn_metric_integer("planned_sent_bytes_a_step", (int64_t)t->forecast.sent_bytes),
                          sn_metric_number("tokens_per_s", s->tokens_per_s), sn_metric_number("first_loss", s->first_loss),
                          sn_metric_number("last_loss", s->last_loss), sn_metric_number("eval_loss", s->eval_loss),
                          sn_metric_integer("steps", s->steps), sn_metric_integer("skipped", s->skipped), sn_metric_integer("tokens", s->tokens),
@@ -301,7 +308,11 @@ static sn_status run_training(sn_training *t, const char *data) {
     t->first = t->summary->rank = t->world.rank;
     t->here = t->world.comm ? 1 : t->ranks;
     SN_TRY(estimate(t));
-    if (!t->world.rank && t->hooks && t->hooks->planned) t->hooks->planned(t->hooks->context, &t->session, t->recipe, &t->forecast, &t->fit);
+    if (!t->world.rank && t->hooks && t->hooks->planned) {
+        sn_session alone = t->session; /* what is shown asks no other rank: those are not here */
+        alone.world = NULL;
+        t->hooks->planned(t->hooks->context, &alone, t->recipe, &t->forecast, &t->fit);
+    }
     t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");
     t->accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps");
     t->cutoff = sn_options_int(t->recipe, "cutoff_len");

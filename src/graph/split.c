@@ -195,12 +195,18 @@ static sn_status scale_shard(const work *w, int from, const sn_split_axis *shard
 static bool infer_linear(const work *w) {
     const sn_op *op = sn_ops[w->n->op];
     bool partial = false;
+    /* A cast rounds each summand, which is wanted only where a summand is to rest. */
+    bool rests = w->n->op == SN_OP_cast && w->n->out[0] != SN_NONE && (w->g->values[w->n->out[0]].persistent == SN_NONE ? w->kept[w->n->out[0]].kind : w->g->values[w->n->out[0]].rest.split.axis[w->a].kind) == SN_PARTIAL;
     for (int i = 0; i < w->n->n_in; i++) {
         if (w->n->in[i].value == SN_NONE) continue;
         sn_split_axis x = arriving(w->g, w->n, i, w->a);
-        bool linear = op->linear >> i & 1, once = op->added_once >> i & 1;
+        bool linear = op->linear >> i & 1 || (rests && !i), once = op->added_once >> i & 1;
         if (x.kind == SN_PARTIAL ? !linear : x.kind != SN_WHOLE || (linear && !once)) return false;
         partial |= x.kind == SN_PARTIAL;
+    }
+    for (int o = 0; partial && o < w->n->n_out; o++) {
+        const sn_value *v = w->n->out[o] == SN_NONE ? NULL : &w->g->values[w->n->out[o]];
+        if (v && v->persistent != SN_NONE && v->rest.split.axis[w->a].kind != SN_PARTIAL) return false; /* it is to rest as a sum */
     }
     for (int o = 0; partial && o < w->n->n_out; o++)
         if (w->n->out[o] != SN_NONE) w->g->values[w->n->out[o]].result.axis[w->a] = (sn_split_axis){.kind = SN_PARTIAL};
@@ -313,12 +319,14 @@ static sn_status infer_node(sn_graph *g, sn_node *n, int a, const sn_split_axis 
         if (letter) dim = find_letter(letters, count, letter);
         if (dim >= 0) SN_TRY(scale_shard(&w, from, &shard, n->n_in + o, dim, &x));
         SN_TRY(check_blocks(&w, n->n_in + o, &x));
+        if (x.kind == SN_WHOLE && g->values[n->out[o]].persistent != SN_NONE && g->values[n->out[o]].rest.split.axis[a].kind == SN_PARTIAL)
+            return sn_fail(SN_ERR_PLAN, "%s: %s is to rest as a summand of each rank, and %s %s makes the whole", g->name, g->values[n->out[o]].name, op->name, n->name);
         g->values[n->out[o]].result.axis[a] = x;
     }
     return SN_OK;
 }
 
-/* Of what ends in a persistent value as it is made, the shard that rests there: its op may make that alone. */
+/* Of what ends in a persistent value as it is made, the shard (or summand) that rests there: its op may make that alone. */
 static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
     for (size_t v = 0; v < g->n_values; v++) kept[v] = (sn_split_axis){.kind = SN_WHOLE};
     for (size_t k = g->n_order; k-- > 0;) {
@@ -333,7 +341,7 @@ static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
             sn_split_axis x = g->values[v].persistent != SN_NONE ? g->values[v].rest.split.axis[a] : kept[v];
             int count;
             const char *letters = letters_of(axes, n->n_in, t, &count);
-            for (int i = 0; x.kind == SN_SHARD && !sn_is_flat(&x) && i < n->n_in; i++)
+            for (int i = 0; ((x.kind == SN_SHARD && !sn_is_flat(&x)) || x.kind == SN_PARTIAL) && i < n->n_in; i++)
                 if (i != t && n->in[i].value != SN_NONE && alike(axes, n->n_in, i, letters, count)) kept[n->in[i].value] = x;
         }
     }

@@ -52,6 +52,33 @@ sn_vid sn_moved(sn_graph *g, sn_opcode op, const sn_attrs *a, sn_use from, sn_cl
     return out[0];
 }
 
+/* A value in the form that a use wants. */
+static sn_status move_form(mover *m, sn_nid id, sn_use *at, sn_dtype form) {
+    sn_graph *g = m->g;
+    sn_vid found = sn_recall(m, at, form, &g->nodes[id], false);
+    if (found == SN_NONE) {
+        sn_attrs a = {0};
+        a.i[SN_CAST_DTYPE] = form;
+        found = sn_moved(g, SN_OP_cast, &a, *at, SN_CLASS_STAGING);
+        SN_TRY(g->status);
+        sn_remember(m, at, found, form, &g->nodes[id], false);
+    }
+    *at = sn_use_of(found);
+    return SN_OK;
+}
+
+static double element_bytes(sn_dtype form) { return (double)sn_dtypes[form].bytes / sn_dtypes[form].block; }
+
+/* A shard that is to be gathered, in a smaller form: it takes that form before it is sent. Its units are whole blocks, so bits are the same. */
+static bool narrows_first(const sn_graph *g, const sn_use *use, sn_dtype from) {
+    if (!use->has_split || use->slice_n || use->form >= SN_DTYPE_COUNT || element_bytes((sn_dtype)use->form) >= element_bytes(from)) return false;
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &g->values[use->value].result.axis[a];
+        if (g->job->mesh.size[a] > 1 && sn_is_flat(x) && use->split.axis[a].kind == SN_WHOLE && x->unit % sn_dtypes[use->form].block == 0) return true;
+    }
+    return false;
+}
+
 static sn_status move_use(mover *m, sn_nid id, int i) {
     sn_graph *g = m->g;
     sn_vid *used = &g->nodes[id].in[i].value;
@@ -75,19 +102,9 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
         }
         at = sn_use_of(found);
     }
+    if (!mutated && narrows_first(g, &use, v.dtype)) SN_TRY(move_form(m, id, &at, (sn_dtype)use.form));
     if (use.has_split && !mutated) SN_TRY(sn_move_split(m, id, &at, &use.split));
-    n = &g->nodes[id];
-    if (use.form < SN_DTYPE_COUNT && use.form != v.dtype) {
-        found = sn_recall(m, &at, (sn_dtype)use.form, n, false);
-        if (found == SN_NONE) {
-            sn_attrs a = {0};
-            a.i[SN_CAST_DTYPE] = use.form;
-            found = sn_moved(g, SN_OP_cast, &a, at, SN_CLASS_STAGING);
-            SN_TRY(g->status);
-            sn_remember(m, &at, found, (sn_dtype)use.form, &g->nodes[id], false);
-        }
-        at = sn_use_of(found);
-    }
+    if (use.form < SN_DTYPE_COUNT && use.form != g->values[at.value].dtype) SN_TRY(move_form(m, id, &at, (sn_dtype)use.form));
     sn_use *out = &g->nodes[id].in[i];
     out->value = at.value;
     out->slice_at = at.slice_at;

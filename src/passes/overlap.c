@@ -40,17 +40,27 @@ typedef struct overlapper {
 
 static bool is_block(const sn_node *n) { return n->layer >= 0 && n->phase != SN_PHASE_UPDATE; }
 
-static bool is_collective(const sn_node *n) { return n->op == SN_OP_reduce_scatter || n->op == SN_OP_all_gather; }
+static bool is_collective(const sn_node *n) { return sn_ops[n->op]->comm_axis != 0; }
 
-/* A gather of a value that rests in shards, for a block's use of it. */
-static bool gathers(const sn_graph *g, const sn_node *n) {
-    if (n->op != SN_OP_all_gather || n->n_in != 1 || !is_block(n)) return false;
-    const sn_value *v = &g->values[n->in[0].value];
-    return v->persistent != SN_NONE && v->producer == SN_NONE;
+static sn_pid rests_as(const sn_graph *g, sn_vid v) {
+    return g->values[v].persistent != SN_NONE && g->values[v].producer == SN_NONE ? g->values[v].persistent : SN_NONE;
 }
+
+/* The persistent value in shards that a node gathers for a block's use, or narrows before that; SN_NONE: it does neither. */
+static sn_pid gathered(const sn_graph *g, const sn_node *n) {
+    if (!is_block(n) || n->n_in != 1 || (n->op != SN_OP_all_gather && n->op != SN_OP_cast)) return SN_NONE;
+    const sn_pid p = rests_as(g, n->in[0].value);
+    const sn_value *from = &g->values[n->in[0].value];
+    if (n->op == SN_OP_cast) return p != SN_NONE && sn_is_flat(&from->result.axis[SN_MESH_DP]) ? p : SN_NONE;
+    if (p != SN_NONE || from->producer == SN_NONE || g->nodes[from->producer].op != SN_OP_cast) return p;
+    return gathered(g, &g->nodes[from->producer]);
+}
+
+static bool gathers(const sn_graph *g, const sn_node *n) { return gathered(g, n) != SN_NONE; }
 
 /* Sums a gradient over data-parallel ranks, or gathers that sum. */
 static bool sums(const overlapper *o, const sn_node *n) {
+    if (n->op == SN_OP_all_reduce) return true;
     if (n->phase != SN_PHASE_BACKWARD || !is_block(n) || n->n_in != 1 || o->g->values[n->in[0].value].persistent != SN_NONE) return false;
     if (n->op == SN_OP_reduce_scatter) return n->attrs.i[SN_REDUCE_SCATTER_AXIS] == SN_MESH_DP;
     return n->op == SN_OP_all_gather && n->attrs.i[SN_ALL_GATHER_AXIS] == SN_MESH_DP && o->summed[n->in[0].value];
@@ -120,7 +130,7 @@ static void choose_places(const overlapper *o, uint32_t last, const size_t *star
         const uint32_t behind = x->home + o->blocks < last ? x->home + o->blocks : last;
         if (gathers(g, n)) {
             const uint32_t ahead = x->home > o->blocks ? x->home - o->blocks : 0;
-            if (changes(g, g->values[n->in[0].value].persistent, start[ahead], k)) continue;
+            if (changes(g, gathered(g, n), start[ahead], k)) continue;
             x->block = ahead;
             x->stands = FIRST;
         } else if (sums(o, n)) {

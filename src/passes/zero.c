@@ -1,13 +1,37 @@
 /* ZeRO: what every data-parallel rank would hold alike rests in flat shards instead, one a rank. Stage 1: optimizer states
  * (and f32 masters). Stage 2: gradients too. Stage 3: weights too. The rests alone say it: sums over ranks then end in
  * shards, updates work on shards, weights are gathered before their uses. Bits do not change: a shard holds whole units, over
- * which the norm is summed. Source: Rajbhandari et al. 2019 (arXiv 1910.02054). */
+ * which the norm is summed. Source: Rajbhandari et al. 2019 (arXiv 1910.02054).
+ *
+ * Two settings trade bits for what is sent. gradient_sync = step: each rank adds its own gradients over the micro-batches of a step, and
+ * they are summed over the ranks once, before the update: another order of the same sums. zero_gather_dtype = int8: weights are gathered in
+ * blocks of 32 of 8 bits, and used so; what rests is as it was. Source: Wang et al. 2023, ZeRO++ (arXiv 2306.10209), its quantised weights.
+ */
+#include <string.h>
+
+#include "graph/op.h"
+#include "ops/copy/copy.h"
 #include "ops/sum_squares/sum_squares.h"
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "zero_stage", .deepspeed = "zero_optimization.stage", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "0|1|2|3",
-     .help = "split over ranks: 1 optimizer states, 2 gradients too, 3 weights too"}};
+    {.key = "zero_stage",
+     .deepspeed = "zero_optimization.stage",
+     .kind = SN_OPTION_INT,
+     .default_text = "0",
+     .metavar = "0|1|2|3",
+     .help = "split over ranks: 1 optimizer states, 2 gradients too, 3 weights too"},
+    {.key = "gradient_sync",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "micro,step",
+     .default_text = "micro",
+     .help = "gradients are summed over ranks after each micro-batch, or once a step: less is sent, each rank holds them whole"},
+    {.key = "zero_gather_dtype",
+     .deepspeed = "zero_optimization.zero_quantized_weights=int8",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "none,int8",
+     .default_text = "none",
+     .help = "form in which stage 3 gathers weights for their use: none: as they rest"}};
 
 enum { UNIT = SN_SUM_SQUARES_UNIT };
 
@@ -29,18 +53,93 @@ static bool worth_it(const sn_persistent *e) {
     return sn_shape_elements(&e->shape, &n) && n > unit_of(e) && !e->rests_whole;
 }
 
+static const sn_split_axis partial = {.kind = SN_PARTIAL};
+
+/* In the update: gradient p, a summand on each rank, is summed into shards, which everything behind reads. */
+static sn_status sum_before_update(sn_graph *g, sn_pid p, size_t *at, bool whole_updates) {
+    const sn_persistent *e = &g->job->persistent[p];
+    const sn_vid v = p < g->n_of_persistent ? g->of_persistent[p] : SN_NONE;
+    const sn_attrs a = {.i = {[SN_COPY_TIER] = SN_TIER_DEVICE}};
+    sn_vid sum[SN_MAX_OUT];
+    int64_t n;
+    if (v == SN_NONE) return SN_OK;
+    sn_use use = sn_use_of(v);
+    use.has_split = true;
+    use.split = e->rest.split;
+    use.split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
+    if (sn_shape_elements(&e->shape, &n) && n > UNIT)
+        use.split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = UNIT};
+    use.pinned = 1u << SN_MESH_DP;
+    sn_insert_before(g, g->order[*at], "zero");
+    sn_append_uses(g, SN_OP_copy, &a, 1, &use, e->name, sum);
+    SN_TRY(g->status);
+    ++*at;
+    g->values[sum[0]].class_of = SN_CLASS_GRADIENTS;
+    sn_replace_uses(g, v, sum[0], *at);
+    for (size_t k = *at; whole_updates && k < g->n_order;
+         k++) { /* their states rest whole: an update of a shard would have to be gathered */
+        sn_node *node = &g->nodes[g->order[k]];
+        for (int i = 0; i < node->n_in; i++) {
+            if (node->in[i].value != sum[0] || sn_ops[node->op]->flat_run) continue;
+            node->in[i].has_split = true;
+            node->in[i].split = e->rest.split;
+            node->in[i].split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
+            node->in[i].pinned |= 1u << SN_MESH_DP;
+        }
+    }
+    return SN_OK;
+}
+
+static sn_status sum_once(sn_job *job, int64_t stage) {
+    const int update = sn_job_role_index(job, SN_ROLE_UPDATE);
+    size_t at = 0;
+    if (update < 0) return SN_OK; /* one micro-batch a step: that is once */
+    sn_graph *g = job->graphs[update];
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        if (job->persistent[p].class_of != SN_CLASS_GRADIENTS) continue;
+        sn_home rest = job->persistent[p].rest;
+        rest.split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_WHOLE};
+        job->persistent[p].rest = rest;
+        SN_TRY(sum_before_update(g, (sn_pid)p, &at, stage == 0));
+        rest.split.axis[SN_MESH_DP] = partial;
+        sn_job_set_rest(job, (sn_pid)p, rest);
+    }
+    sn_insert_at_end(g, "model");
+    return SN_OK;
+}
+
+/* Uses of weights in shards, by ops that take 8-bit blocks as they are, get them so. */
+static void gather_in_blocks(sn_graph *g) {
+    for (size_t k = 0; k < g->n_order; k++) {
+        sn_node *n = &g->nodes[g->order[k]];
+        for (int i = 0; n->phase != SN_PHASE_UPDATE && i < n->n_in; i++) {
+            const sn_value *v = n->in[i].value == SN_NONE ? NULL : &g->values[n->in[i].value];
+            if (!v || v->persistent == SN_NONE || v->class_of != SN_CLASS_WEIGHTS || !sn_is_flat(&v->rest.split.axis[SN_MESH_DP])) continue;
+            if (!sn_dtype_is_float(v->dtype) || v->shape.d[v->shape.rank - 1] % sn_dtypes[SN_Q8_0].block || sn_ops[n->op]->mutates >> i & 1)
+                continue;
+            sn_call call;
+            sn_node_call(g, n, &call);
+            if (sn_ops[n->op]->accepts && sn_ops[n->op]->accepts(&call, i, SN_Q8_0)) n->in[i].form = SN_Q8_0;
+        }
+    }
+}
+
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     int64_t stage = sn_options_int(recipe, "zero_stage");
     if (stage < 0 || stage > 3) return sn_fail(SN_ERR_USAGE, "zero_stage is %lld, wanted 0, 1, 2 or 3", (long long)stage);
-    if (!stage || cluster->mesh.size[SN_MESH_DP] <= 1) return SN_OK;
-    for (size_t p = 0; p < job->n_persistent; p++) {
+    if (cluster->mesh.size[SN_MESH_DP] <= 1) return SN_OK;
+    for (size_t p = 0; stage && p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
         if (stage_of(e) > stage || !worth_it(e)) continue;
         sn_home rest = e->rest;
         rest.split.axis[SN_MESH_DP] = (sn_split_axis){.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = unit_of(e)};
         sn_job_set_rest(job, (sn_pid)p, rest);
     }
-    return SN_OK;
+    for (int k = 0; !strcmp(sn_options_string(recipe, "zero_gather_dtype"), "int8") && k < job->n_graphs; k++) {
+        const sn_role role = job->graphs[k]->role;
+        if (sn_role_trains(role) || role == SN_ROLE_EVALUATE) gather_in_blocks(job->graphs[k]);
+    }
+    return !strcmp(sn_options_string(recipe, "gradient_sync"), "step") ? sum_once(job, stage) : SN_OK;
 }
 
 /* Buckets, prefetch, how long gathered weights stay: the plan's matter here. */
@@ -51,7 +150,8 @@ static const char hints[] =
     "zero_optimization.stage3_param_persistence_threshold,zero_optimization.stage3_max_live_parameters,"
     "zero_optimization.stage3_max_reuse_distance,zero_optimization.stage3_gather_16bit_weights_on_model_save";
 
-static const sn_choice choices[] = {{"zero_stage", "1", SN_CHOICE_EXACT, {0}}, {"zero_stage", "2", SN_CHOICE_EXACT, {0}}, {"zero_stage", "3", SN_CHOICE_EXACT, {0}}};
+static const sn_choice choices[] = {
+    {"zero_stage", "1", SN_CHOICE_EXACT, {0}}, {"zero_stage", "2", SN_CHOICE_EXACT, {0}}, {"zero_stage", "3", SN_CHOICE_EXACT, {0}}};
 
 /* One rank alone has nothing to share. */
 static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {

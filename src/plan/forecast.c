@@ -35,19 +35,22 @@ sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes) {
     return r;
 }
 
-/* Bytes that a rank sends for a collective: the whole value less its own shard, or, where it gets as much as it gives or only gives, all
- * of it. */
-static double ring_bytes(const sn_instr *in, int ranks) {
-    double most = 0;
-    bool even = in->pair || (in->n_in == 1 && in->n_out == 1 && sn_shape_equal(&in->in[0].shape, &in->out[0].shape));
-    if (in->pair && in->in[0].arena == SN_NO_ARENA) return 0; /* it gets */
-    for (int i = 0; i < in->n_in + in->n_out; i++) {
-        const sn_arg *a = i < in->n_in ? &in->in[i] : &in->out[i - in->n_in];
-        size_t bytes;
-        if (a->arena == SN_NO_ARENA || !sn_shape_bytes(&a->shape, a->dtype, &bytes)) continue;
-        if ((double)bytes > most) most = (double)bytes;
+static double bytes_of(const sn_arg *a) {
+    size_t bytes;
+    return a->arena != SN_NO_ARENA && sn_shape_bytes(&a->shape, a->dtype, &bytes) ? (double)bytes : 0;
+}
+
+/* Bytes that this rank sends for a collective: its shard to all others, all but its own shard of a summand, or all that it gives. */
+static double bytes_sent(const sn_instr *in, int ranks) {
+    const double given = in->n_in ? bytes_of(&in->in[0]) : 0; /* of a pair, the one that gets gives nothing */
+    if (ranks <= 1) return 0;
+    if (!strcmp(in->op, "all_reduce")) { /* shares of f32 to and from all */
+        int64_t n = 0, part;
+        for (int k = 0; k < in->n_in; k += 2) n += sn_shape_elements(&in->in[k].shape, &part) ? part : 0;
+        return 2.0 * sizeof(float) * (double)((n + ranks - 1) / ranks) * (ranks - 1);
     }
-    return ranks > 1 ? even ? most : most * (ranks - 1) / ranks : 0;
+    if (!strcmp(in->op, "all_gather")) return given * (ranks - 1);
+    return !strcmp(in->op, "reduce_scatter") ? given - bytes_of(&in->out[0]) : given;
 }
 
 /* The two multiply bf16 by bf16. */
@@ -103,7 +106,7 @@ static double instruction_seconds(const sn_instr *in, const sn_rates *rates, con
     double seconds, bytes;
     switch (in->queue) {
     case SN_QUEUE_COMM:
-        bytes = share * ring_bytes(in, mesh->size[in->axis]);
+        bytes = share * bytes_sent(in, mesh->size[in->axis]);
         seconds = rates->ring > 0 ? bytes / rates->ring : share * in->bytes / rates->bytes_per_s;
         t->sent += bytes;
         t->communication += seconds;

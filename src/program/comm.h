@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { SN_RANKS_MOST = 1024 };
 
@@ -29,6 +30,7 @@ typedef struct sn_comm {
     /* Of a comm between processes. failed: this rank gives up; the others are not waited for and will be ended. */
     void (*close)(struct sn_comm *c, bool failed);
     void *state;
+    uint64_t sent; /* bytes to other ranks so far */
 } sn_comm;
 
 #endif

@@ -58,8 +58,8 @@ static void done(sn_comm *c) { barrier(c->state); }
 
 static void all_to_all(sn_comm *c, const void *send, const size_t *at, const size_t *bytes, void *room, const void **pieces) {
     const group *g = c->state;
-    (void)bytes;
     (void)room;
+    for (int r = 0; r < g->size; r++) c->sent += r == c->rank ? 0 : bytes[r];
     publish(c, send);
     for (int r = 0; r < g->size; r++) pieces[r] = (const char *)g->pointers[r] + at[c->rank];
 }
@@ -67,6 +67,7 @@ static void all_to_all(sn_comm *c, const void *send, const size_t *at, const siz
 static void all_gather(sn_comm *c, const void *mine, const size_t *at, void *out) {
     const group *g = c->state;
     publish(c, mine);
+    c->sent += (uint64_t)(g->size - 1) * (at[c->rank + 1] - at[c->rank]);
     for (int r = 0; r < g->size; r++) {
         char *to = (char *)out + at[r];
         if (at[r + 1] > at[r] && to != g->pointers[r]) memcpy(to, g->pointers[r], at[r + 1] - at[r]);
@@ -78,6 +79,7 @@ static void exchange(sn_comm *c, int to, const void *send, size_t sends, int fro
     group *g = c->state;
     box *out = to < 0 ? NULL : &g->boxes[c->rank * g->size + to], *in = from < 0 ? NULL : &g->boxes[from * g->size + c->rank];
     if (out) {
+        c->sent += sends;
         out->data = send;
         out->bytes = sends;
         atomic_store(&out->full, 1);

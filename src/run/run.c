@@ -25,6 +25,7 @@ struct sn_run {
     const sn_plan *plan;
     sn_device device;
     sn_comm *comms[SN_MESH_AXES]; /* over each axis of the mesh; NULL: alone there */
+    uint64_t sent; /* by collectives of programs; the communication queue counts */
     sn_team *team;
     char *base[SN_TIER_COUNT];
     double *seconds[SN_MAX_PROGRAMS];
@@ -101,7 +102,9 @@ static void execute(sn_run *run, const sn_instr *in, int slot, unsigned ticket) 
     c.comm = in->queue == SN_QUEUE_COMM ? run->comms[in->axis] : NULL;
     c.files = in->queue == SN_QUEUE_IO ? &run->files : NULL;
     c.status = in->queue == SN_QUEUE_IO ? &status : NULL;
+    const uint64_t before = c.comm ? c.comm->sent : 0;
     in->kernel->run(&c);
+    if (c.comm) run->sent += c.comm->sent - before;
     note_failure(run, in, status);
 }
 
@@ -352,6 +355,8 @@ void *sn_run_transient(const sn_run *run, uint64_t *bytes) {
 }
 
 void *sn_run_arena(const sn_run *run, sn_tier tier) { return run->base[tier]; }
+
+uint64_t sn_run_sent(const sn_run *run) { return run->sent; }
 
 sn_team *sn_run_team(const sn_run *run) { return run->team; }
 

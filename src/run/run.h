@@ -50,6 +50,9 @@ void *sn_run_persistent(const sn_run *run, sn_pid p);
 const sn_placed *sn_run_placed(const sn_run *run, sn_pid p);
 void *sn_run_transient(const sn_run *run, uint64_t *bytes); /* the device arena beyond its persistent part */
 void *sn_run_arena(const sn_run *run, sn_tier tier);
+/* Bytes that the programs run so far have sent to other ranks. */
+uint64_t sn_run_sent(const sn_run *run);
+
 sn_team *sn_run_team(const sn_run *run);
 
 /* Seconds that each instruction of a program took in the last run, when profiling is on (NULL otherwise). */

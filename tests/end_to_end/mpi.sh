@@ -28,6 +28,8 @@ compare 4 --zero-stage 3 --gradient-accumulation-steps 4 --precision bf16 --eval
 compare 2 --zero-stage 2 --lora --num-train-epochs 1 --save-steps 2 --gradient-accumulation-steps 2
 compare 3 --zero-stage 2 --optimizer adamw_8bit --num-train-epochs 1
 compare 2 --zero-stage 3 --optimizer muon --num-train-epochs 1
+compare 3 --zero-stage 3 --zero-gather-dtype int8 --num-train-epochs 1
+compare 4 --zero-stage 2 --gradient-sync step --gradient-accumulation-steps 3 --num-train-epochs 1
 OMPI_MCA_btl=self,tcp compare 3 --zero-stage 3 --num-train-epochs 1
 compare 3 --zero-stage 1 --precision fp16 --recompute all --num-train-epochs 1
 compare 2 --context-parallel-size 2 --num-train-epochs 1 --eval-fraction 0.2
