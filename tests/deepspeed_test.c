@@ -94,6 +94,27 @@ static void rank(void **state) {
     }
 }
 
+/* As ZeRO-Infinity's page shows it. */
+static void tiers(void **state) {
+    (void)state;
+    sn_options *o;
+    assert_ok(sn_recipe_new(&o));
+    assert_ok(read_config(
+        o, "{\"zero_optimization\": {\"stage\": 3,"
+           " \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/local_nvme\", \"ratio\": 0.3, \"pin_memory\": true,"
+           " \"buffer_count\": 4, \"fast_init\": false},"
+           " \"offload_param\": {\"device\": \"cpu\", \"nvme_path\": \"/local_nvme\", \"buffer_count\": 5, \"buffer_size\": 1e8}},"
+           " \"aio\": {\"block_size\": 1048576, \"queue_depth\": 8, \"thread_count\": 1, \"single_submit\": false, \"overlap_events\": true}}"));
+    assert_string_equal(sn_options_string(o, "offload_optimizer"), "disk");
+    assert_string_equal(sn_options_string(o, "offload_param"), "host");
+    assert_string_equal(sn_options_string(o, "offload_dir"), "/local_nvme");
+    assert_true(sn_options_float(o, "offload_ratio") == 0.3);
+    assert_non_null(strstr(said.data, "aio.queue_depth"));
+    assert_ok(read_config(o, "{\"zero_optimization\": {\"offload_param\": {\"device\": \"none\"}}}"));
+    assert_string_equal(sn_options_string(o, "offload_param"), "none");
+    sn_options_close(o);
+}
+
 static void auto_keeps_the_default(void **state) {
     (void)state;
     sn_options *o;
@@ -119,13 +140,14 @@ static const struct wrong {
     const char *text, *words[2];
     sn_status status;
 } wrongs[] = {
-    {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}}}",
-     {":1:68: zero_optimization.offload_optimizer.device", "'cpu'"},
+    {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"tpu\", \"pin_memory\": true}}}",
+     {":1:68: zero_optimization.offload_optimizer.device", "'tpu'"},
      SN_ERR_USAGE},
-    {"{\"zero_optimization\": {\"offload_param\": {\"nvme_path\": \"/nvme\"}}}",
-     {"zero_optimization.offload_param.nvme_path", "nothing"},
+    {"{\"zero_optimization\": {\"offload_param\": {\"ratio\": 0.5}}}", {"zero_optimization.offload_param.ratio", "nothing"}, SN_ERR_USAGE},
+    {"{\"zero_optimization\": {\"offload_param\": {\"nvme_path\": \"/a\"}, \"offload_optimizer\": {\"nvme_path\": \"/b\"}}}",
+     {"offload_dir is /b here and /a before", ""},
      SN_ERR_USAGE},
-    {"{\"aio\": {\"block_size\": 1048576}}", {": aio: ", "nothing"}, SN_ERR_USAGE},
+    {"{\"aio\": {\"blocks\": 1048576}}", {"aio.blocks", "nothing"}, SN_ERR_USAGE},
     {"{\n  \"zero_optimisation\": {}\n}", {":2:3: zero_optimisation", "nothing"}, SN_ERR_USAGE},
     {"{\"train_micro_batch_size_per_gpu\": \"two\"}", {"train_micro_batch_size_per_gpu", "two"}, SN_ERR_USAGE},
     {"{\"train_micro_batch_size_per_gpu\": 1.5}", {"train_micro_batch_size_per_gpu", "1.5"}, SN_ERR_USAGE},
@@ -219,7 +241,7 @@ static void tables(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_file),     cmocka_unit_test(rank),        cmocka_unit_test(auto_keeps_the_default),
+        cmocka_unit_test(a_whole_file),     cmocka_unit_test(rank),        cmocka_unit_test(tiers), cmocka_unit_test(auto_keeps_the_default),
         cmocka_unit_test(faults_are_named), cmocka_unit_test(whole_batch), cmocka_unit_test(tables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "plan/forecast.h"
 #include "support/program_check.h"
 #include "support/tiny.h"
 
@@ -24,13 +25,14 @@ static sn_model_config wide_llama(void) {
     return c;
 }
 
-/* Everything but gradients, which live within a step where they do not accumulate and rest in memory. */
+/* Everything but gradients, which live within a step where they do not accumulate and rest in memory, and activations. */
 static void digest_of(tiny *t, char hex[65]) {
     sn_sha256 h;
     sn_sha256_start(&h);
     for (size_t p = 0; p < t->job->n_persistent; p++) {
         size_t bytes = (size_t)t->plan->persistent[p].bytes;
-        void *data = bytes && t->job->persistent[p].class_of != SN_CLASS_GRADIENTS ? sn_alloc(bytes) : NULL;
+        const sn_class class_of = t->job->persistent[p].class_of;
+        void *data = bytes && class_of != SN_CLASS_GRADIENTS && class_of != SN_CLASS_ACTIVATIONS ? sn_alloc(bytes) : NULL;
         if (!data) continue;
         assert_ok(sn_run_read(t->run, (sn_pid)p, 0, data, bytes));
         sn_sha256_add(&h, data, bytes);
@@ -59,7 +61,10 @@ static const struct {
              {"cpu", DISK "offload_param=disk"},
              {"cpu", DISK "offload_optimizer=disk offload_gradients=disk offload_param=disk"},
              {"cpu-split", DISK "offload_optimizer=disk offload_gradients=host offload_param=disk:0.5"},
-             {"cpu-split", "offload_optimizer=host offload_gradients=host offload_param=host"}};
+             {"cpu-split", "offload_optimizer=host offload_gradients=host offload_param=host"},
+             {"cpu", DISK "offload_activations=disk"},
+             {"cpu-split", "offload_activations=host"},
+             {"cpu-split", DISK "offload_activations=disk:0.5 offload_param=host offload_gradients=disk"}};
 enum { HOMES = sizeof homes / sizeof homes[0] };
 
 static void check(const sn_model_config *config, const char *recipe) {
@@ -85,6 +90,8 @@ static void tiles(void **state) {
     sn_model_config wide = wide_llama();
     check(&wide, "recompute=light");
     check(&wide, "moment_dtype=bf16 precision=bf16 weight_decay=0.1");
+    check(&wide, "optimizer=adamw_8bit weight_decay=0.1");
+    check(&wide, "optimizer=lion moment_dtype=bf16 precision=bf16");
 }
 
 static void recipes(void **state) {
@@ -96,6 +103,9 @@ static void recipes(void **state) {
     check(&llama, "optimizer=sgd momentum=0.9 moment_dtype=bf16");
     check(&llama, "lora=on lora_rank=4 lora_dropout=0.1 recompute=every:2");
     check(&gpt2, "recompute=none max_grad_norm=0.1");
+    check(&gpt2, "optimizer=adamw_8bit precision=bf16");
+    check(&llama, "optimizer=muon");
+    check(&llama, "optimizer=adafactor");
 }
 
 static void programs_are_ordered(void **state) {
@@ -201,6 +211,45 @@ static void refused(const char *options, const char *device, sn_status want, con
     sn_options_close(recipe);
 }
 
+static uint64_t counted(const char *name) {
+    char line[128];
+    unsigned long long n = 0;
+    FILE *f = fopen("/proc/self/io", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, name, strlen(name))) assert_int_equal(sscanf(line + strlen(name), ": %llu", &n), 1);
+    fclose(f);
+    return n;
+}
+
+/* What the plan says a step reads and writes on disk is what the system counts, byte for byte. */
+static void traffic(void **state) {
+    (void)state;
+    sn_model_config wide = wide_llama();
+    static const char *const recipes[] = {"offload_optimizer=disk", "offload_optimizer=disk offload_gradients=disk offload_param=disk",
+                                          "offload_optimizer=disk offload_gradients=disk gradient_accumulation_steps=3 recompute=all",
+                                          "offload_optimizer=disk offload_param=disk:0.5 optimizer=lion"};
+    for (size_t r = 0; r < sizeof recipes / sizeof recipes[0]; r++) {
+        char options[256];
+        float norm;
+        tiny t;
+        sn_rates rates = {.f32_flops = 1e9, .bytes_per_s = 1e9, .disk_read = 1e9, .disk_write = 1e9};
+        sn_forecast f = {.ranks = 1, .nodes = 1};
+        snprintf(options, sizeof options, DISK "%s", recipes[r]);
+        tiny_open(&t, &wide, options, "cpu", true);
+        assert_ok(sn_plan_forecast(t.plan, &rates, sn_options_int(t.recipe, "gradient_accumulation_steps"), t.tokens, &f));
+        tiny_step(&t, 0, &norm);
+        for (int step = 1; step < 3; step++) {
+            uint64_t read = counted("read_bytes"), written = counted("write_bytes");
+            tiny_step(&t, step, &norm);
+            assert_int_equal(counted("read_bytes") - read, (uint64_t)f.disk_read_bytes);
+            assert_int_equal(counted("write_bytes") - written, (uint64_t)f.disk_written_bytes);
+        }
+        assert_true(f.disk_read_bytes > 4e6 && f.disk_written_bytes > 4e6);
+        tiny_close(&t);
+    }
+}
+
 static void refusals(void **state) {
     (void)state;
     refused("offload_optimizer=host", "cpu", SN_ERR_PLAN, "saves nothing");
@@ -220,6 +269,7 @@ int main(void) {
                                        cmocka_unit_test(random_orders_change_no_bit),
                                        cmocka_unit_test(dead_bytes_are_never_read),
                                        cmocka_unit_test(the_bill),
+                                       cmocka_unit_test(traffic),
                                        cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

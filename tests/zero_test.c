@@ -2,6 +2,7 @@
  * accumulation, recomputation, 16 bits, adapters; parameters of odd sizes leave some ranks with less or nothing. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -35,11 +36,19 @@ static sn_model_config odd_llama(void) {
     return c;
 }
 
-static void open_world(world *w, const sn_model_config *model, int ranks, const char *options) {
+/* No size but the heads' divides evenly. */
+static sn_model_config prime_llama(void) {
+    sn_model_config c = tiny_llama();
+    c.vocab_size = 1013;
+    c.intermediate_size = 223;
+    return c;
+}
+
+static void open_world(world *w, const sn_model_config *model, const char *device, int ranks, const char *options) {
     *w = (world){.ranks = ranks, .recipe = tiny_recipe(options)};
     sn_session *s = &w->s;
     w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
-    assert_ok(sn_device_find("cpu", 1, &s->device));
+    assert_ok(sn_device_find(device, 1, &s->device));
     s->cluster.addresses = s->device.shape.addresses;
     for (int i = 0; i < SN_MESH_AXES; i++) s->cluster.mesh.size[i] = 1;
     s->cluster.mesh.size[SN_MESH_DP] = ranks;
@@ -92,9 +101,9 @@ static void fill(world *w, int64_t vocabulary, int step, int64_t m) {
     }
 }
 
-static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) {
+static void train_on(const sn_model_config *model, const char *device, int ranks, const char *options, outcome *out) {
     world w;
-    open_world(&w, model, ranks, options);
+    open_world(&w, model, device, ranks, options);
     const sn_job *job = w.s.job;
     sn_pid loss = sn_job_find(job, "loss");
     int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
@@ -141,6 +150,8 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
     sn_sha256_end(&h, out->weights);
     close_world(&w);
 }
+
+static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) { train_on(model, "cpu", ranks, options, out); }
 
 /* Every stage with `more` against stage 0 without `home`, which says where values rest. */
 static void check_at(sn_model_config config, const char *more, const char *home) {
@@ -190,6 +201,34 @@ static void other_tiers(void **state) {
     (void)state;
     check_at(odd_llama(), "precision=bf16 moment_dtype=bf16", "offload_optimizer=disk offload_dir=zero_test_disk");
     check_at(odd_llama(), "recompute=light", "offload_optimizer=disk offload_gradients=disk offload_param=disk offload_dir=zero_test_disk");
+}
+/* Stages, homes, micro-batches, ranks, recomputation: each alone and with some others; all together where SNUG_TEST_FULL is set. */
+static void matrix(void **state) {
+    (void)state;
+    static const char *const homes[] = {"", "offload_optimizer=disk offload_gradients=disk offload_param=disk offload_dir=zero_test_disk",
+                                        "offload_optimizer=host offload_gradients=host offload_param=host"};
+    const bool all = getenv("SNUG_TEST_FULL") != NULL;
+    int rows = 0, at = 0;
+    for (int ranks = 1; ranks <= MOST; ranks *= 2)
+        for (int accumulation = 1; accumulation <= 4; accumulation += 3)
+            for (int recompute = 0; recompute < 2; recompute++) {
+                outcome plain = {0}, other;
+                char base[128], options[384];
+                snprintf(base, sizeof base, "threads=1 gradient_accumulation_steps=%d recompute=%s", accumulation, recompute ? "all" : "none");
+                sn_model_config config = prime_llama();
+                train_on(&config, "cpu", ranks, base, &plain);
+                for (int home = 0; home < 3; home++)
+                    for (int stage = 0; stage < 4; stage++) {
+                        if ((!home && !stage) || (!all && at++ % 3)) continue;
+                        snprintf(options, sizeof options, "%s zero_stage=%d %s", base, stage, homes[home]);
+                        memset(&other, 0, sizeof other);
+                        train_on(&config, home == 2 ? "cpu-split" : "cpu", ranks, options, &other);
+                        if (memcmp(&plain, &other, sizeof plain)) fail_msg("%d ranks, %s: another result than stage 0 in memory", ranks, options);
+                        rows++;
+                    }
+                assert_true(isfinite(plain.loss[0]) && plain.loss[STEPS - 1] != plain.loss[0]);
+            }
+    assert_true(rows >= (all ? 132 : 44));
 }
 static void released(void **state) {
     (void)state;
@@ -330,7 +369,7 @@ static void bytes_fall(void **state) {
         char options[64];
         world w;
         snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=2 zero_stage=%d", stage);
-        open_world(&w, &config, 4, options);
+        open_world(&w, &config, "cpu", 4, options);
         memset(held[stage], 0, sizeof held[stage]);
         for (size_t p = 0; p < w.s.job->n_persistent; p++) held[stage][w.s.job->persistent[p].class_of] += w.plans[0]->persistent[p].bytes;
         close_world(&w);
@@ -341,7 +380,7 @@ static void bytes_fall(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(small_states), cmocka_unit_test(adapters), cmocka_unit_test(released), cmocka_unit_test(in_turns), cmocka_unit_test(gpt2), cmocka_unit_test(other_tiers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(small_states), cmocka_unit_test(adapters), cmocka_unit_test(released), cmocka_unit_test(in_turns), cmocka_unit_test(gpt2), cmocka_unit_test(other_tiers), cmocka_unit_test(matrix),
                                        cmocka_unit_test(joined), cmocka_unit_test(one_sum_a_step), cmocka_unit_test(gathers_in_8_bits), cmocka_unit_test(bytes_fall)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,7 +236,7 @@ static sn_status move_node(mover *m, sn_nid id) {
     bool tiles = sn_takes_tiles(m, &g->nodes[id]);
     if (!tiles) SN_TRY(sn_finish_tiles(m));
     for (int i = 0; i < g->nodes[id].n_in; i++)
-        if (!(tiles && op->tile >> i & 1)) SN_TRY(move_use(m, id, i));
+        if (!(tiles && sn_goes_by_tile(op, i))) SN_TRY(move_use(m, id, i));
     if (tiles) return sn_move_tiles(m, id);
     if (writes_away(m, &g->nodes[id])) return write_away(m, id);
     if (op == sn_ops[SN_OP_copy] && g->nodes[id].out[0] != SN_NONE && g->values[g->nodes[id].out[0]].persistent != SN_NONE && sn_rests_away(m, g->nodes[id].out[0])) {

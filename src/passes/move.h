@@ -2,6 +2,7 @@
 #ifndef SN_PASSES_MOVE_H
 #define SN_PASSES_MOVE_H
 
+#include "graph/op.h"
 #include "passes/pass.h"
 
 enum { SN_MOVE_RECENT = 16 };
@@ -64,6 +65,9 @@ void sn_send(mover *m, sn_use from, sn_use into);
 
 /* The size of tiles in this graph. */
 void sn_choose_tiles(mover *m);
+
+/* Whether this input of an op that works on tiles is cut with them. */
+static inline bool sn_goes_by_tile(const sn_op *op, int i) { return (op->tile | op->flat_runs_in) >> i & 1; }
 
 /* Whether the op works on tiles here: it changes something that rests away, and may, and its operands have rows (are in no shards). */
 bool sn_takes_tiles(const mover *m, const sn_node *n);

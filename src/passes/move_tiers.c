@@ -77,8 +77,8 @@ static bool has_rows(const mover *m, const sn_use *u) {
 bool sn_takes_tiles(const mover *m, const sn_node *n) {
     const sn_op *op = sn_ops[n->op];
     bool away = false;
-    for (int i = 0; i < n->n_in; i++) {
-        if (!(op->tile >> i & 1) || n->in[i].value == SN_NONE) continue;
+    for (int i = 0; op->tile && i < n->n_in; i++) {
+        if (!sn_goes_by_tile(op, i) || n->in[i].value == SN_NONE) continue;
         if (!has_rows(m, &n->in[i])) return false;
         away |= op->mutates >> i & 1 && sn_rests_away(m, n->in[i].value);
     }
@@ -112,15 +112,26 @@ void sn_choose_tiles(mover *m) {
     m->pending.node = SN_NONE;
 }
 
-/* Where it costs little, tiles begin at whole blocks of the disk. */
+/* Tiles are whole runs of the op's; where it costs little, they begin at whole blocks of the disk. */
 static int64_t rows_of_tile(const mover *m, const sn_node *n) {
-    int64_t elements, most, least, unit = 1;
+    int64_t elements, most, least, unit = 1, least_rows = 1, run = sn_ops[n->op]->flat_runs_in ? sn_ops[n->op]->flat_run : 1;
     row_of(m, n, &elements, &most, &least);
-    while (unit < ALIGNED && unit * least % ALIGNED) unit *= 2; /* forms and blocks are powers of two */
+    while (least_rows < run && least_rows * elements % run) least_rows *= 2; /* forms, blocks and runs are powers of two */
+    while (unit < ALIGNED && unit * least % ALIGNED) unit *= 2;
+    if (unit < least_rows) unit = least_rows;
     int64_t rows = m->tile_bytes / most;
     if (rows < unit && unit * most <= 4 * m->tile_bytes) return unit;
-    if (rows < 1) return 1;
-    return rows < unit ? rows : rows - rows % unit;
+    if (rows < least_rows) return least_rows;
+    return rows < unit ? rows - rows % least_rows : rows - rows % unit;
+}
+
+/* A tile's part of an operand. */
+static sn_use part_of(const mover *m, const sn_node *n, int i, int64_t at, int64_t rows) {
+    const sn_op *op = sn_ops[n->op];
+    if (!(op->flat_runs_in >> i & 1)) return sn_use_rows(n->in[i].value, at, rows);
+    int64_t elements, most, least;
+    row_of(m, n, &elements, &most, &least);
+    return sn_use_rows(n->in[i].value, at * elements / op->flat_run, (rows * elements + op->flat_run - 1) / op->flat_run);
 }
 
 /* The rows of a tile: those that rest away, on the device. */
@@ -130,8 +141,8 @@ static sn_status bring_tile(mover *m, sn_nid id, int64_t at, int64_t rows, sn_ti
     for (int i = 0; i < SN_MAX_IN; i++) {
         t->brought[i] = SN_NONE;
         const sn_node *n = &m->g->nodes[id];
-        if (i >= n->n_in || !(sn_ops[n->op]->tile >> i & 1) || n->in[i].value == SN_NONE || !sn_rests_away(m, n->in[i].value)) continue;
-        t->brought[i] = sn_bring(m, sn_use_rows(n->in[i].value, at, rows));
+        if (i >= n->n_in || !sn_goes_by_tile(sn_ops[n->op], i) || n->in[i].value == SN_NONE || !sn_rests_away(m, n->in[i].value)) continue;
+        t->brought[i] = sn_bring(m, part_of(m, n, i, at, rows));
     }
     return m->g->status;
 }
@@ -147,8 +158,8 @@ sn_status sn_finish_tiles(mover *m) {
     sn_vid out[SN_MAX_OUT];
     for (int i = 0; i < n.n_in; i++) {
         in[i] = n.in[i];
-        if (!(op->tile >> i & 1) || n.in[i].value == SN_NONE) continue;
-        in[i] = t.brought[i] != SN_NONE ? sn_use_of(t.brought[i]) : sn_use_rows(n.in[i].value, t.at, t.n);
+        if (!sn_goes_by_tile(op, i) || n.in[i].value == SN_NONE) continue;
+        in[i] = t.brought[i] != SN_NONE ? sn_use_of(t.brought[i]) : part_of(m, &n, i, t.at, t.n);
     }
     sn_insert_like(g, t.node, n.made_by);
     if (op->flat_first) {
@@ -162,7 +173,7 @@ sn_status sn_finish_tiles(mover *m) {
     g->nodes[stamped].origin = t.node;
     sn_insert_like(g, t.node, "move");
     for (int i = 0; i < n.n_in; i++)
-        if (t.brought[i] != SN_NONE && op->mutates >> i & 1) sn_send(m, sn_use_of(t.brought[i]), sn_use_rows(n.in[i].value, t.at, t.n));
+        if (t.brought[i] != SN_NONE && op->mutates >> i & 1) sn_send(m, sn_use_of(t.brought[i]), part_of(m, &n, i, t.at, t.n));
     return g->status;
 }
 

@@ -6,17 +6,32 @@
 
 #include "passes/pass.h"
 
-#define PLACE_OPTION(name, what)                                                                        \
+#define PLACE_OPTION(name, what, says)                                                                  \
     {                                                                                                   \
         .key = name, .kind = SN_OPTION_STRING, .default_text = "none", .metavar = "none|host|disk[:F]", \
-        .help = "where " what " rest; F: the share of them, 0 to 1"                                     \
+        .help = "where " what " rest; F: the share of them, 0 to 1", .deepspeed = says                  \
     }
 
-static const sn_option options[] = {
-    PLACE_OPTION("offload_optimizer", "optimizer states"),
-    PLACE_OPTION("offload_gradients", "gradients"),
-    PLACE_OPTION("offload_param", "weights"),
-    {.key = "offload_dir", .by_rank = true, .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "folder for what rests on disk"}};
+/* DeepSpeed's tiers: an accelerator's host memory, a disk. */
+#define TIERS(path) path ":none=none," path ":cpu=host," path ":nvme=disk"
+#define OPTIMIZER "zero_optimization.offload_optimizer."
+#define PARAM "zero_optimization.offload_param."
+
+static const sn_option options[] = {PLACE_OPTION("offload_optimizer", "optimizer states", TIERS(OPTIMIZER "device")),
+                                    PLACE_OPTION("offload_gradients", "gradients", NULL),
+                                    PLACE_OPTION("offload_param", "weights", TIERS(PARAM "device")),
+                                    {.key = "offload_ratio",
+                                     .deepspeed = OPTIMIZER "ratio",
+                                     .kind = SN_OPTION_FLOAT,
+                                     .default_text = "1",
+                                     .metavar = "F",
+                                     .help = "the share of optimizer states where offload_optimizer names none"},
+                                    {.key = "offload_dir",
+                                     .deepspeed = OPTIMIZER "nvme_path," PARAM "nvme_path",
+                                     .by_rank = true,
+                                     .kind = SN_OPTION_STRING,
+                                     .metavar = "DIR",
+                                     .help = "folder for what rests on disk"}};
 
 static const struct {
     const char *key;
@@ -81,11 +96,19 @@ static sn_status place_values(sn_job *job, const place *to) {
     return SN_OK;
 }
 
+static sn_status read_ratio(const sn_options *recipe, double *share) {
+    *share = sn_options_float(recipe, "offload_ratio");
+    if (*share > 0 && *share <= 1) return SN_OK;
+    return sn_fail(SN_ERR_USAGE, "offload_ratio is %g, wanted a share in (0, 1]", *share);
+}
+
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     const char *folder = sn_options_string(recipe, "offload_dir");
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         place to = {.key = kinds[k].key, .class_of = kinds[k].class_of};
-        SN_TRY(parse(sn_options_string(recipe, to.key), &to));
+        const char *text = sn_options_string(recipe, to.key);
+        SN_TRY(parse(text, &to));
+        if (to.class_of == SN_CLASS_OPTIMIZER && !strchr(text, ':')) SN_TRY(read_ratio(recipe, &to.fraction));
         if (to.tier == SN_TIER_DEVICE) continue;
         if (to.tier == SN_TIER_HOST && cluster->addresses >> SN_TIER_HOST & 1)
             return sn_fail(SN_ERR_PLAN, "%s host saves nothing: on this device host memory is device memory (disk would)", to.key);
@@ -111,16 +134,22 @@ static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn
     return folder && *folder;
 }
 
-/* States first, as they are used once a step; weights last, as forward and backward read them. Beside adapters there are hardly any states. */
-#define PLACES(tier)                                                                                                     \
-    {"offload_param", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_param", tier, SN_CHOICE_EXACT, {0}},                 \
-        {"offload_optimizer", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_optimizer", tier, SN_CHOICE_EXACT, {0}},     \
-        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier}},                                       \
-        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier, "offload_param", tier ":0.5"}},         \
-    {                                                                                                                    \
-        "offload_optimizer", tier, SN_CHOICE_EXACT, { "offload_gradients", tier, "offload_param", tier }                 \
+/* States first, as they are used once a step; weights last, as forward and backward read them. Beside adapters there are hardly any states.
+ */
+#define PLACES(tier)                                                                                                 \
+    {"offload_param", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_param", tier, SN_CHOICE_EXACT, {0}},             \
+        {"offload_optimizer", tier ":0.5", SN_CHOICE_EXACT, {0}}, {"offload_optimizer", tier, SN_CHOICE_EXACT, {0}}, \
+        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier}},                                   \
+        {"offload_optimizer", tier, SN_CHOICE_EXACT, {"offload_gradients", tier, "offload_param", tier ":0.5"}}, {   \
+        "offload_optimizer", tier, SN_CHOICE_EXACT, { "offload_gradients", tier, "offload_param", tier }             \
     }
 static const sn_choice choices[] = {PLACES("host"), PLACES("disk")};
+
+/* Sizes and numbers of buffers, how requests are handed to the disk: the plan's matter here. */
+static const char hints[] = OPTIMIZER "pin_memory," OPTIMIZER "buffer_count," OPTIMIZER "fast_init," OPTIMIZER "pipeline_read," OPTIMIZER
+                                      "pipeline_write," PARAM "pin_memory," PARAM "buffer_count," PARAM "buffer_size," PARAM "max_in_cpu,"
+                                      "aio.block_size,aio.queue_depth,aio.thread_count,aio.intra_op_parallelism,aio.single_submit,"
+                                      "aio.overlap_events,aio.use_gds";
 
 const sn_pass sn_pass_offload = {.name = "offload",
                                  .saves = "optimizer states, gradients, weights rest in host memory or on disk",
@@ -129,5 +158,6 @@ const sn_pass sn_pass_offload = {.name = "offload",
                                  SN_PASS_CHOICES(choices),
                                  .touches = SN_TOUCHES_RESTS,
                                  .folder_key = "offload_dir",
+                                 .deepspeed_hints = hints,
                                  .decided = decided,
                                  .offers = offers};

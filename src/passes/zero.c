@@ -148,9 +148,7 @@ static const char hints[] =
     "zero_optimization.reduce_bucket_size,zero_optimization.allgather_partitions,zero_optimization.allgather_bucket_size,"
     "zero_optimization.round_robin_gradients,zero_optimization.sub_group_size,zero_optimization.stage3_prefetch_bucket_size,"
     "zero_optimization.stage3_param_persistence_threshold,zero_optimization.stage3_max_live_parameters,"
-    "zero_optimization.stage3_max_reuse_distance,zero_optimization.stage3_gather_16bit_weights_on_model_save,"
-    "zero_optimization.offload_optimizer.device:none,zero_optimization.offload_optimizer.pin_memory,"
-    "zero_optimization.offload_param.device:none,zero_optimization.offload_param.pin_memory";
+    "zero_optimization.stage3_max_reuse_distance,zero_optimization.stage3_gather_16bit_weights_on_model_save";
 
 static const sn_choice choices[] = {
     {"zero_stage", "1", SN_CHOICE_EXACT, {0}}, {"zero_stage", "2", SN_CHOICE_EXACT, {0}}, {"zero_stage", "3", SN_CHOICE_EXACT, {0}}};

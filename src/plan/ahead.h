@@ -6,10 +6,10 @@
 
 typedef struct sn_ahead {
     const sn_graph *g;
-    const uint64_t *bytes;                /* by value */
-    const uint64_t *live[SN_TIER_COUNT];  /* by position in `order`: bytes alive there */
-    uint64_t most[SN_TIER_COUNT];         /* that may be alive */
-    uint64_t window;                      /* bytes that may be on their way at any time */
+    const uint64_t *bytes;               /* by value */
+    const uint64_t *live[SN_TIER_COUNT]; /* by position in `order`: bytes alive there */
+    uint64_t most[SN_TIER_COUNT];        /* that may be alive */
+    uint64_t window;                     /* bytes that may be on their way at any time */
 } sn_ahead;
 
 /* Permutes the order: a value that is brought from another tier is brought as early as what it is brought from is there, as live bytes stay

@@ -165,10 +165,13 @@ static void print_cluster(const sn_plan *plan, sn_str *out) {
 }
 
 static void print_forecast(const sn_forecast *f, sn_str *out) {
+    char x[24], y[24];
     if (!f) return;
     sn_str_printf(out, "estimated: %.3g s a step (%.3g s compute, %.3g s communication, %.3g s disk and copies), %.0f tokens/s a rank",
                   f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->tokens_per_s);
     if (f->ranks > 1) sn_str_printf(out, ", %.0f in all", f->tokens_per_s * f->ranks);
+    if (f->disk_read_bytes + f->disk_written_bytes > 0)
+        sn_str_printf(out, "\ndisk: %s read and %s written a step", sn_bytes_text((uint64_t)f->disk_read_bytes, x), sn_bytes_text((uint64_t)f->disk_written_bytes, y));
     if (!f->accelerator) {
         sn_str_add(out, "\n");
         return;
@@ -200,8 +203,8 @@ void sn_bill_print(const sn_plan *plan, const sn_forecast *forecast, sn_str *out
 
 static void json_forecast(const sn_forecast *f, sn_str *out) {
     if (!f) return;
-    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"io_seconds\": %.6g, \"sent_bytes\": %.0f, \"tokens_per_s\": %.6g",
-                  f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->sent_bytes, f->tokens_per_s);
+    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"io_seconds\": %.6g, \"sent_bytes\": %.0f, \"disk_read_bytes\": %.0f, \"disk_written_bytes\": %.0f, \"tokens_per_s\": %.6g",
+                  f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->sent_bytes, f->disk_read_bytes, f->disk_written_bytes, f->tokens_per_s);
     if (f->accelerator) {
         sn_str_printf(out, ", \"device_shape\": \"%s\", \"nodes\": %d, \"kernels\": \"cpu\", \"source\": ", f->accelerator->name, f->nodes);
         sn_str_json(out, f->accelerator->source, strlen(f->accelerator->source));

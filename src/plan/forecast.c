@@ -116,7 +116,10 @@ static double instruction_seconds(const sn_instr *in, const sn_rates *rates, con
         t->sent += bytes;
         t->communication += seconds;
         return seconds;
-    case SN_QUEUE_IO: t->io += seconds = share * disk_seconds(in, rates); return seconds;
+    case SN_QUEUE_IO:
+        *(in->disk_writes ? &t->disk_written : &t->disk_read) += share * (double)in->disk_bytes;
+        t->io += seconds = share * disk_seconds(in, rates);
+        return seconds;
     default:
         seconds = sn_roofline_seconds(in, rates);
         seconds *= share * sn_profile_factor(&rates->profile, in, seconds, sn_instr_intensity(in, rates));
@@ -148,7 +151,7 @@ sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const 
 }
 
 sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f) {
-    f->step_seconds = f->compute_seconds = f->communication_seconds = f->io_seconds = f->sent_bytes = 0;
+    f->step_seconds = f->compute_seconds = f->communication_seconds = f->io_seconds = f->sent_bytes = f->disk_read_bytes = f->disk_written_bytes = 0;
     for (int k = 0; k < plan->n_programs; k++) {
         sn_role role = plan->programs[k].role;
         double times = role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE ? 1 : role == SN_ROLE_TRAIN_NEXT ? (double)(accumulation - 1) : 0;
@@ -160,6 +163,8 @@ sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t a
         f->communication_seconds += times * t.communication;
         f->io_seconds += times * t.io;
         f->sent_bytes += times * t.sent;
+        f->disk_read_bytes += times * t.disk_read;
+        f->disk_written_bytes += times * t.disk_written;
     }
     f->tokens_per_s = f->step_seconds > 0 ? (double)tokens / f->step_seconds : 0;
     return SN_OK;

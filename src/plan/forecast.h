@@ -72,6 +72,7 @@ typedef struct sn_forecast {
     double step_seconds;                           /* all micro-batches and the update, with what overlaps */
     double compute_seconds, communication_seconds, io_seconds; /* of it each queue is at work; io: disk, and copies between tiers */
     double sent_bytes;                             /* that a rank sends in a step, by rings */
+    double disk_read_bytes, disk_written_bytes;    /* of the disk arena in a step */
     double tokens_per_s;                           /* of a rank */
 } sn_forecast;
 
@@ -80,6 +81,7 @@ typedef struct sn_program_time {
     double span;                        /* seconds from its beginning to the end of the last instruction */
     double compute, communication, io;  /* seconds that the queues are at work */
     double sent;                        /* bytes that a rank sends */
+    double disk_read, disk_written;     /* bytes of the disk arena */
 } sn_program_time;
 /* seconds (may be NULL): of each instruction. Fails for want of memory only. */
 sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out);

@@ -1,6 +1,15 @@
-/* The disk arena: what is written is read again, whatever is aligned; it starts as zeros, leaves no name, has an end. */
+/* The disk arena: what is written is read again, whatever is aligned; it starts as zeros, leaves no name, has an end;
+ * transfers go on beside one another, and one after the other where io_uring is forbidden. */
+#define _GNU_SOURCE
 #include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -54,6 +63,64 @@ static void parts(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Many transfers at once, of every alignment, in two directions; each is found where it was put. Returns what went wrong, 0: nothing. */
+static int go_beside_one_another(const char *folder, bool ring_allowed) {
+    enum { PIECE = 3 * SN_DISK_ALIGN, PIECES = 2 * SN_DISK_TRANSFERS };
+    static _Alignas(SN_DISK_ALIGN) uint8_t out[PIECES][PIECE + SN_DISK_ALIGN], in[PIECES][PIECE + SN_DISK_ALIGN];
+    sn_disk d;
+    if (sn_disk_open(folder, PIECES * PIECE, &d) != SN_OK) return 1;
+    if (!ring_allowed && d.ring) return 2;
+    for (int half = 0; half < 2; half++)
+        for (unsigned t = 0; t < SN_DISK_TRANSFERS; t++) {
+            unsigned k = (unsigned)half * SN_DISK_TRANSFERS + t;
+            for (size_t i = 0; i < PIECE; i++) out[k][i + k % 2 * 64] = (uint8_t)(i * 7 + k);
+            if (half && sn_disk_finish(&d, t) != SN_OK) return 3;
+            if (sn_disk_start(&d, true, (uint64_t)k * PIECE, out[k] + k % 2 * 64, PIECE - k % 3 * 5, t) != SN_OK) return 4;
+        }
+    for (unsigned t = SN_DISK_TRANSFERS; t-- > 0;)
+        if (sn_disk_finish(&d, t) != SN_OK || sn_disk_under_way(&d, t)) return 5;
+    for (unsigned k = 0; k < PIECES; k++) {
+        if (k >= SN_DISK_TRANSFERS && sn_disk_finish(&d, k % SN_DISK_TRANSFERS) != SN_OK) return 6;
+        if (sn_disk_start(&d, false, (uint64_t)k * PIECE, in[k], PIECE - k % 3 * 5, k % SN_DISK_TRANSFERS) != SN_OK) return 7;
+    }
+    for (unsigned t = 0; t < SN_DISK_TRANSFERS; t++)
+        if (sn_disk_finish(&d, t) != SN_OK) return 8;
+    for (unsigned k = 0; k < PIECES; k++)
+        if (memcmp(in[k], out[k] + k % 2 * 64, PIECE - k % 3 * 5)) return 9;
+    if (sn_disk_start(&d, true, PIECES * PIECE, out, SN_DISK_ALIGN, 0) != SN_ERR_INTERNAL) return 10;
+    sn_disk_close(&d);
+    return 0;
+}
+
+static void transfers(void **state) {
+    (void)state;
+    const char *folder = test_dir("disk");
+    assert_int_equal(go_beside_one_another(folder, true), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* As containers do: io_uring_setup is refused. */
+static void without_a_ring(void **state) {
+    (void)state;
+    const char *folder = test_dir("disk");
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+                                       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+        struct sock_fprog program = {.len = 4, .filter = filter};
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(77);
+        _exit(go_beside_one_another(folder, false));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void refusals(void **state) {
     (void)state;
     sn_disk d;
@@ -68,6 +135,7 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts), cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts), cmocka_unit_test(transfers), cmocka_unit_test(without_a_ring),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,4 +34,5 @@ PYTHON
 run "train" $build/snug train "$work/hf" --data "$work/rows.jsonl" --out "$work/train" --full --shuffle=off --weight-decay 0.01 \
   --lr-scheduler-type linear --max-grad-norm 1 --learning-rate 5e-5 --max-steps 20 --cutoff-len 256
 run "parity with PyTorch" python tests/interop/train_parity.py "$work/hf" "$work/rows.jsonl" "$work/train/metrics.jsonl" --mode full
+run "offload, 4 ranks" tests/interop/offload_ranks.sh "$model"
 exit $status

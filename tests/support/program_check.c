@@ -82,9 +82,11 @@ void check_program_is_ordered(const sn_program *p) {
         const sn_instr *in = &p->instrs[i];
         for (uint32_t j = 0; j < i; j++) {
             const sn_instr *e = &p->instrs[j];
-            bool direct = e->queue == in->queue || (in->wait[e->queue] && e->signal <= in->wait[e->queue]);
-            if (!direct) continue;
-            before[i * words + j / 64] |= UINT64_C(1) << (j % 64);
+            bool ended = in->wait[e->queue] && e->signal <= in->wait[e->queue];
+            bool in_turn = e->queue == in->queue && (in->queue != SN_QUEUE_IO || e->signal + SN_DISK_TRANSFERS <= in->signal);
+            bool direct = ended || in_turn;
+            if (!direct && e->queue != in->queue) continue;
+            if (direct) before[i * words + j / 64] |= UINT64_C(1) << (j % 64); /* else j has started, behind what it waited for */
             for (size_t w = 0; w < words; w++) before[i * words + w] |= before[j * words + w];
         }
         for (uint32_t j = 0; j < i; j++)
