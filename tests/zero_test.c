@@ -251,7 +251,7 @@ static void gpt2(void **state) {
 static int count_collectives(const sn_model_config *model, const char *options, const char *op, bool update) {
     world w;
     int n = 0;
-    open_world(&w, model, 2, options);
+    open_world(&w, model, "cpu", 2, options);
     for (int k = 0; k < w.plans[0]->n_programs; k++) {
         const sn_program *p = &w.plans[0]->programs[k].program;
         if (!(update ? w.plans[0]->programs[k].role == SN_ROLE_UPDATE : sn_role_trains(w.plans[0]->programs[k].role))) continue;
@@ -347,7 +347,7 @@ static void gathers_in_8_bits(void **state) {
     uint64_t sent[2] = {0};
     int blocks[2] = {0};
     for (int int8 = 0; int8 < 2; int8++) {
-        open_world(&w, &config, 2, int8 ? "threads=1 zero_stage=3 zero_gather_dtype=int8" : "threads=1 zero_stage=3");
+        open_world(&w, &config, "cpu", 2, int8 ? "threads=1 zero_stage=3 zero_gather_dtype=int8" : "threads=1 zero_stage=3");
         for (size_t p = 0; p < w.s.job->n_persistent; p++) assert_int_equal(w.s.job->persistent[p].rest.form == SN_Q8_0, false);
         const sn_program *p = &w.plans[0]->programs[sn_job_role_index(w.s.job, SN_ROLE_TRAIN)].program;
         for (uint32_t i = 0; i < p->count; i++)
