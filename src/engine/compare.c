@@ -23,7 +23,7 @@ static void take_limits(const sn_session *s, const sn_options *recipe, sn_compar
 static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared *row, sn_comparison *c, sn_cluster *cluster) {
     sn_session s = {0};
     sn_rates rates;
-    sn_forecast f;
+    sn_forecast f = {0};
     sn_status status = sn_train_plan(model, recipe, NULL, NULL, &s);
     if (status == SN_ERR_NO_MEMORY || (status != SN_OK && !row->pass)) return status;
     if (status != SN_OK) {

@@ -197,8 +197,9 @@ static sn_status move_all(const sn_disk *d, char *piece, bool writes, double *se
 sn_status sn_profile_disk(const char *folder, double *read, double *write) {
     sn_disk d;
     double reading = 0, writing = 0;
-    char *memory = sn_alloc(DISK_PIECE + SN_DISK_ALIGN), *piece = memory + (SN_DISK_ALIGN - (uintptr_t)memory % SN_DISK_ALIGN);
+    char *memory = sn_alloc(DISK_PIECE + SN_DISK_ALIGN);
     if (!memory) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d bytes", DISK_PIECE);
+    char *piece = memory + (SN_DISK_ALIGN - (uintptr_t)memory % SN_DISK_ALIGN);
     memset(piece, 1, DISK_PIECE);
     sn_status s = sn_disk_open(folder, DISK_BYTES, &d);
     for (int r = 0; s == SN_OK && r < REPEATS; r++) {
