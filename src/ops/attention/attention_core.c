@@ -188,6 +188,10 @@ void sn_attention_rows_store(const sn_attention_isa *isa, const sn_attention_row
                        o + (size_t)t * row_bytes + (size_t)h * head_bytes);
 }
 
+void sn_attention_rows_store_lse(const sn_attention_rows *r, float *lse, int64_t heads, int64_t group) {
+    for (int i = 0; i < r->n; i++) lse[i / group * heads + i % group] = (float)((double)r->row_m[i] * M_LN2 + log((double)r->row_l[i]));
+}
+
 int64_t sn_attention_run_length(const int32_t *seq_start, int64_t t, int64_t end, int64_t *start) {
     int64_t n = 1;
     while (t + n < end && seq_start[t + n] == seq_start[t]) n++;
@@ -211,16 +215,10 @@ static job job_of(const sn_call *c) {
     return b;
 }
 
-static void store_lse(const job *b, const sn_attention_rows *r, int64_t t, int64_t g) {
-    float *lse = (float *)b->c->out[1].data + t * b->kv_heads * b->group + g * b->group;
-    for (int i = 0; i < r->n; i++)
-        lse[i / b->group * b->kv_heads * b->group + i % b->group] = (float)((double)r->row_m[i] * M_LN2 + log((double)r->row_l[i]));
-}
-
 static void block_task(void *context, int64_t task, int member) {
     const job *b = context;
     const sn_tensor *q = &b->c->in[0], *k = &b->c->in[1], *v = &b->c->in[2];
-    int64_t blocks = (b->n + b->tokens - 1) / b->tokens, g = task % b->kv_heads;
+    int64_t blocks = (b->n + b->tokens - 1) / b->tokens, g = task % b->kv_heads, heads = b->kv_heads * b->group;
     int64_t t = (blocks - 1 - task / b->kv_heads) * b->tokens, end = min64(t + b->tokens, b->n); /* the longest rows come first */
     const int32_t *seq_start = b->c->in[3].data;
     size_t q_row = sn_row_bytes(q), q_head = (size_t)(g * b->group * b->d) * (size_t)sn_dtypes[q->dtype].bytes;
@@ -237,7 +235,7 @@ static void block_task(void *context, int64_t task, int member) {
                                t - start, b->window);
         sn_attention_rows_run(b->isa, &r, &keys);
         sn_attention_rows_store(b->isa, &r, q->dtype, (char *)b->c->out[0].data + (size_t)t * q_row + q_head, q_row, (int)n, (int)b->group);
-        store_lse(b, &r, t, g);
+        sn_attention_rows_store_lse(&r, (float *)b->c->out[1].data + t * heads + g * b->group, heads, b->group);
         t += n;
     }
 }

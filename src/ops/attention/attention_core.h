@@ -91,6 +91,8 @@ void sn_attention_rows_chunks(const sn_attention_rows *r, int64_t *first, int64_
 /* Writes o / l. A row without keys becomes zero. */
 void sn_attention_rows_store(const sn_attention_isa *isa, const sn_attention_rows *r, sn_dtype form, char *o, size_t row_bytes,
                              int n_tokens, int group);
+/* Writes the lse of `group` of `heads` heads, token by token; lse is that of the first row. */
+void sn_attention_rows_store_lse(const sn_attention_rows *r, float *lse, int64_t heads, int64_t group);
 
 /* The run of tokens from t with one seq_start, at most up to `end`: its length; *start is that seq_start made sane. */
 int64_t sn_attention_run_length(const int32_t *seq_start, int64_t t, int64_t end, int64_t *start);

@@ -75,8 +75,6 @@ void sn_attention_grad_begin(job *b, const sn_attention_isa *isa) {
     sn_team_run(b->c->team, (b->n + DELTA_TOKENS - 1) / DELTA_TOKENS, delta_task, b);
 }
 
-size_t sn_attention_grad_job_bytes(const job *b, int n_threads) { return b->delta_bytes + (size_t)n_threads * b->member_bytes; }
-
 void sn_attention_grad_lay(const job *b, tiles *x, int member) { lay(b, x, b->members + (size_t)member * b->member_bytes); }
 
 void sn_attention_grad_load_rows(const job *b, tiles *x, int64_t t, int64_t g, int64_t first, int n) {
@@ -205,7 +203,7 @@ void sn_attention_grad_run(const sn_call *c, const sn_attention_isa *isa) {
 
 size_t sn_attention_grad_scratch(const sn_call *c, int n_threads) {
     job b = sn_attention_grad_job_of(c);
-    return sn_attention_grad_job_bytes(&b, n_threads);
+    return b.delta_bytes + (size_t)n_threads * b.member_bytes;
 }
 
 bool sn_attention_grad_takes(const sn_call *c) {

@@ -28,7 +28,6 @@ typedef struct sn_attention_grad_tiles {
 /* Of a call with head_dim, window and scale in attention's slots. */
 sn_attention_grad_job sn_attention_grad_job_of(const sn_call *c);
 void sn_attention_grad_begin(sn_attention_grad_job *b, const sn_attention_isa *isa); /* lays the scratch and fills delta */
-size_t sn_attention_grad_job_bytes(const sn_attention_grad_job *b, int n_threads);
 void sn_attention_grad_lay(const sn_attention_grad_job *b, sn_attention_grad_tiles *x, int member);
 
 /* Head `head` of row `row`. */

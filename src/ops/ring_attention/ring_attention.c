@@ -54,11 +54,10 @@ double sn_ring_attention_pairs(int64_t n_tokens, int64_t n_keys, int64_t window)
 }
 
 static sn_cost cost(const sn_call *c) {
-    double pairs = sn_ring_attention_pairs(c->in[0].shape.d[0], c->in[1].shape.d[0], c->attrs.i[SN_RING_ATTENTION_WINDOW]), bytes = 0;
-    for (int i = 0; i < c->n_in; i++)
-        if (sn_has(c, i)) bytes += (double)sn_tensor_bytes(&c->in[i]);
-    return (sn_cost){.flops = 4 * pairs * (double)c->in[0].shape.d[1],
-                     .bytes = bytes + (double)sn_tensor_bytes(&c->out[0]) + (double)sn_tensor_bytes(&c->out[1])};
+    sn_cost k = sn_cost_each(c, 0, 0);
+    double pairs = sn_ring_attention_pairs(c->in[0].shape.d[0], c->in[1].shape.d[0], c->attrs.i[SN_RING_ATTENTION_WINDOW]);
+    k.flops = 4 * pairs * (double)c->in[0].shape.d[1];
+    return k;
 }
 
 const sn_op sn_op_ring_attention = {

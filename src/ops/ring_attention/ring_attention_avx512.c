@@ -8,8 +8,8 @@ const sn_kernel sn_ring_attention_avx512[] = {
     {.name = "avx512",
      .device = SN_DEVICE_CPU,
      .needs = SN_CPU_AVX512,
-     .takes = sn_ring_attention_takes,
-     .scratch = sn_ring_attention_scratch,
+     .takes = sn_attention_takes,
+     .scratch = sn_attention_scratch,
      .run = run},
     {0},
 };

@@ -68,12 +68,6 @@ static void load_state(const job *b, sn_attention_rows *r, int64_t t, int64_t g)
     }
 }
 
-static void store_lse(const job *b, const sn_attention_rows *r, int64_t t, int64_t g) {
-    for (int i = 0; i < r->n; i++)
-        ((float *)b->c->out[1].data)[state_at(b, t + i / b->group, g * b->group + i % b->group)] =
-            (float)((double)r->row_m[i] * M_LN2 + log((double)r->row_l[i]));
-}
-
 static void block_task(void *context, int64_t task, int member) {
     const job *b = context;
     const sn_tensor *q = &b->c->in[0], *k = &b->c->in[1], *v = &b->c->in[2];
@@ -104,17 +98,11 @@ static void block_task(void *context, int64_t task, int member) {
     sn_attention_rows_meet(b->isa, &r, &keys);
     sn_attention_rows_store(b->isa, &r, SN_F32, (char *)b->c->out[0].data + (state_at(b, t, 0) * (size_t)b->d + column) * sizeof(float),
                             sn_row_bytes(&b->c->out[0]), (int)n, (int)b->group);
-    store_lse(b, &r, t, g);
+    sn_attention_rows_store_lse(&r, (float *)b->c->out[1].data + state_at(b, t, g * b->group), b->kv_heads * b->group, b->group);
 }
 
 void sn_ring_attention_run(const sn_call *c, const sn_attention_isa *isa) {
     job b = job_of(c);
     b.isa = isa;
     sn_team_run(c->team, (b.n + b.tokens - 1) / b.tokens * b.kv_heads, block_task, &b);
-}
-
-size_t sn_ring_attention_scratch(const sn_call *c, int n_threads) { return (size_t)n_threads * job_of(c).member_bytes; }
-
-bool sn_ring_attention_takes(const sn_call *c) {
-    return sn_dtype_is_float(c->in[0].dtype) && sn_dtype_is_float(c->in[1].dtype) && sn_dtype_is_float(c->in[2].dtype);
 }

@@ -21,11 +21,8 @@ static inline int64_t sn_first_place(const int32_t *index, const int32_t *seq_st
     return from > seq_start[t] ? from : seq_start[t];
 }
 
-bool sn_ring_attention_takes(const sn_call *c);
-size_t sn_ring_attention_scratch(const sn_call *c, int n_threads);
+/* What they take, and the scratch: as attention and attention_grad (attention_core.h). */
 void sn_ring_attention_run(const sn_call *c, const sn_attention_isa *isa);
-bool sn_ring_attention_grad_takes(const sn_call *c);
-size_t sn_ring_attention_grad_scratch(const sn_call *c, int n_threads);
 void sn_ring_attention_grad_run(const sn_call *c, const sn_attention_isa *isa);
 
 #endif

@@ -39,12 +39,9 @@ static const char *axes(const sn_call *c) { /* as in ring_attention */
 
 static sn_cost cost(const sn_call *c) { /* three products a pair, or four: both make the probabilities again */
     double pairs = sn_ring_attention_pairs(c->in[1].shape.d[0], c->in[2].shape.d[0], c->attrs.i[SN_RING_ATTENTION_GRAD_WINDOW]);
-    double products = c->attrs.i[SN_RING_ATTENTION_GRAD_OF] == SN_RING_OF_QUERIES ? 3 : 4, bytes = 0;
-    for (int i = 0; i < c->n_in; i++)
-        if (sn_has(c, i)) bytes += (double)sn_tensor_bytes(&c->in[i]);
-    for (int i = 0; i < 3; i++)
-        if (c->out[i].shape.rank) bytes += (double)sn_tensor_bytes(&c->out[i]);
-    return (sn_cost){.flops = 2 * products * pairs * (double)c->in[1].shape.d[1], .bytes = bytes};
+    sn_cost k = sn_cost_each(c, 0, 0);
+    k.flops = 2 * (c->attrs.i[SN_RING_ATTENTION_GRAD_OF] == SN_RING_OF_QUERIES ? 3 : 4) * pairs * (double)c->in[1].shape.d[1];
+    return k;
 }
 
 const sn_op sn_op_ring_attention_grad = {

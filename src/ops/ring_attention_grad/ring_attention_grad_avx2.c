@@ -8,8 +8,8 @@ const sn_kernel sn_ring_attention_grad_avx2[] = {
     {.name = "avx2",
      .device = SN_DEVICE_CPU,
      .needs = SN_CPU_AVX2,
-     .takes = sn_ring_attention_grad_takes,
-     .scratch = sn_ring_attention_grad_scratch,
+     .takes = sn_attention_grad_takes,
+     .scratch = sn_attention_grad_scratch,
      .run = run},
     {0},
 };

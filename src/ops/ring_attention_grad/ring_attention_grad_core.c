@@ -111,14 +111,3 @@ void sn_ring_attention_grad_run(const sn_call *c, const sn_attention_isa *isa) {
         sn_team_run(c->team, (b.n + b.tokens - 1) / b.tokens * b.kv_heads, dq_task, &b);
     else sn_team_run(c->team, (n_keys(&b) + TILE - 1) / TILE * b.kv_heads, dkv_task, &b);
 }
-
-size_t sn_ring_attention_grad_scratch(const sn_call *c, int n_threads) {
-    job b = sn_attention_grad_job_of(c);
-    return sn_attention_grad_job_bytes(&b, n_threads);
-}
-
-bool sn_ring_attention_grad_takes(const sn_call *c) {
-    for (int i = 0; i < 5; i++)
-        if (!sn_dtype_is_float(c->in[i].dtype)) return false;
-    return true;
-}
