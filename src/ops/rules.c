@@ -1,5 +1,7 @@
 #include "ops/rules.h"
 
+#include "graph/split.h"
+
 static sn_status sane(const char *op, const sn_call *c, int i, const char *arg) {
     char text[96];
     size_t bytes;
@@ -53,6 +55,11 @@ sn_status sn_need_float_attr(const char *op, const char *attr, int64_t value, sn
     return SN_OK;
 }
 
+sn_status sn_need_mesh_axis(const char *op, int64_t axis) {
+    if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "%s: no mesh axis %lld", op, (long long)axis);
+    return SN_OK;
+}
+
 void sn_set_out(sn_call *c, int o, sn_dtype form, sn_shape shape) {
     c->out[o].dtype = form;
     c->out[o].shape = shape;
@@ -79,6 +86,13 @@ bool sn_accepts_float(const sn_call *c, int input, sn_dtype form) {
     return sn_dtype_is_float(form);
 }
 
+bool sn_accepts_any(const sn_call *c, int input, sn_dtype form) {
+    (void)c;
+    (void)input;
+    (void)form;
+    return true;
+}
+
 sn_vid sn_in(const sn_node *n, int i) { return i < n->n_in ? n->in[i].value : SN_NONE; }
 
 sn_vid sn_in_form(sn_graph *g, sn_vid v, sn_dtype form) {
@@ -86,23 +100,31 @@ sn_vid sn_in_form(sn_graph *g, sn_vid v, sn_dtype form) {
     return sn_append1(g, SN_OP_cast, &(sn_attrs){.i = {form}}, 1, &v, NULL);
 }
 
-sn_status sn_need_state(const char *op, const sn_call *c, int i, const char *arg) {
-    SN_TRY(sn_need_shape(op, c, i, arg, &c->in[0].shape));
+sn_status sn_need_state_of(const char *op, const sn_call *c, int i, const char *arg, const sn_shape *want) {
+    SN_TRY(sn_need_shape(op, c, i, arg, want));
     if (c->in[i].dtype == SN_F32 || c->in[i].dtype == SN_BF16) return SN_OK;
     return sn_fail(SN_ERR_SHAPE, "%s: %s must be f32 or bf16, found %s", op, arg, sn_dtype_name(c->in[i].dtype));
 }
 
-sn_status sn_need_update(const char *op, const sn_call *c, int hyper) {
-    const int clip = hyper + 1, w16 = hyper + 2;
+sn_status sn_need_state(const char *op, const sn_call *c, int i, const char *arg) {
+    return sn_need_state_of(op, c, i, arg, &c->in[0].shape);
+}
+
+sn_status sn_need_hyper(const char *op, const sn_call *c, int hyper) {
     const sn_shape eight = sn_shape_of(8), four = sn_shape_of(4);
+    SN_TRY(sn_need_shape(op, c, hyper, "hyper", &eight));
+    SN_TRY(sn_need_form(op, c, hyper, "hyper", SN_F32));
+    SN_TRY(sn_need_shape(op, c, hyper + 1, "clip", &four));
+    return sn_need_form(op, c, hyper + 1, "clip", SN_F32);
+}
+
+sn_status sn_need_update(const char *op, const sn_call *c, int hyper) {
+    const int w16 = hyper + 2;
     SN_TRY(sn_need_any(op, c, 0, "w"));
     SN_TRY(sn_need_state(op, c, 0, "w"));
     SN_TRY(sn_need_shape(op, c, 1, "g", &c->in[0].shape));
     SN_TRY(sn_need_float(op, c, 1, "g"));
-    SN_TRY(sn_need_shape(op, c, hyper, "hyper", &eight));
-    SN_TRY(sn_need_form(op, c, hyper, "hyper", SN_F32));
-    SN_TRY(sn_need_shape(op, c, clip, "clip", &four));
-    SN_TRY(sn_need_form(op, c, clip, "clip", SN_F32));
+    SN_TRY(sn_need_hyper(op, c, hyper));
     if (!sn_has(c, w16)) return SN_OK;
     SN_TRY(sn_need_shape(op, c, w16, "w16", &c->in[0].shape));
     if (c->in[w16].dtype == SN_BF16 || c->in[w16].dtype == SN_F16) return SN_OK;

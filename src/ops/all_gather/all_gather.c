@@ -1,13 +1,12 @@
 #include "ops/all_gather/all_gather.h"
 
-#include "graph/split.h"
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    const int64_t *i = c->attrs.i, axis = i[SN_ALL_GATHER_AXIS], unit = i[SN_ALL_GATHER_UNIT];
+    const int64_t *i = c->attrs.i, unit = i[SN_ALL_GATHER_UNIT];
     SN_TRY(sn_need_any("all_gather", c, 0, "x"));
     const sn_tensor *x = &c->in[0];
-    if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "all_gather: no mesh axis %lld", (long long)axis);
+    SN_TRY(sn_need_mesh_axis("all_gather", i[SN_ALL_GATHER_AXIS]));
     if (unit < 1 || (!i[SN_ALL_GATHER_ROWS] && unit % sn_dtypes[x->dtype].block))
         return sn_fail(SN_ERR_SHAPE, "all_gather: unit must be a multiple of %d, the block of %s, found %lld", sn_dtypes[x->dtype].block,
                        sn_dtype_name(x->dtype), (long long)unit);

@@ -1,18 +1,16 @@
 #include "ops/all_reduce/all_reduce.h"
 
-#include "graph/split.h"
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    const int64_t *i = c->attrs.i, axis = i[SN_ALL_REDUCE_AXIS], ranks = i[SN_ALL_REDUCE_RANKS], adds = i[SN_ALL_REDUCE_ADDS];
-    if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "all_reduce: no mesh axis %lld", (long long)axis);
+    const int64_t *i = c->attrs.i, ranks = i[SN_ALL_REDUCE_RANKS], adds = i[SN_ALL_REDUCE_ADDS];
+    SN_TRY(sn_need_mesh_axis("all_reduce", i[SN_ALL_REDUCE_AXIS]));
     if (ranks < 1) return sn_fail(SN_ERR_SHAPE, "all_reduce: ranks must be 1 or more, found %lld", (long long)ranks);
     if (c->n_in % 2) return sn_fail(SN_ERR_SHAPE, "all_reduce: wants pairs of x and into, found %d inputs", c->n_in);
     if (adds < 0 || adds >> c->n_in / 2) return sn_fail(SN_ERR_SHAPE, "all_reduce: adds is %lld, of %d sums", (long long)adds, c->n_in / 2);
     for (int k = 0; k < c->n_in; k += 2) {
         SN_TRY(sn_need_any("all_reduce", c, k, "x"));
         SN_TRY(sn_need_float("all_reduce", c, k, "x"));
-        SN_TRY(sn_need_any("all_reduce", c, k + 1, "into"));
         SN_TRY(sn_need_float("all_reduce", c, k + 1, "into"));
         SN_TRY(sn_need_shape("all_reduce", c, k + 1, "into", &c->in[k].shape));
     }

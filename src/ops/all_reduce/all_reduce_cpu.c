@@ -1,6 +1,7 @@
 #include "ops/all_reduce/all_reduce.h"
 
 #include "ops/math/rows.h"
+#include "ops/reduce_scatter/reduce_scatter.h"
 #include "program/comm.h"
 
 /* The summands stand one behind the other in f32, which holds every form exactly; each rank sums an equal share of them. */
@@ -25,21 +26,20 @@ static void pack(const sn_call *c, float *all) {
     for (int k = 0; k < c->n_in; k += 2) {
         const sn_tensor *x = &c->in[k];
         const int64_t n = sn_elements(x);
-        float buffer[SN_PIECE];
         for (int64_t at = 0; at < n; at += SN_PIECE) {
             const int64_t m = sn_min_i64(SN_PIECE, n - at);
-            memcpy(all + at, sn_load_f32(x->dtype, sn_element(x, at), m, buffer), (size_t)m * sizeof(float));
+            sn_store_f32(SN_F32, sn_load_f32(x->dtype, sn_element(x, at), m, all + at), m, all + at);
         }
         all += n;
     }
 }
 
-static void sum_share(float *sum, int64_t n, const void *const *pieces, int ranks) {
-    for (int r = 0; r < ranks; r++) {
-        const float *x = pieces[r];
-        if (r == 0) memcpy(sum, x, (size_t)n * sizeof(float));
-        else SN_EACH(i, n, sum[i] += x[i];);
-    }
+/* n <= SN_PIECE sums as they are when they have been rounded to this form. */
+static const float *rounded_to(sn_dtype form, const float *sum, int64_t n, float *buffer) {
+    uint16_t half[SN_PIECE];
+    if (form == SN_F32) return sum;
+    sn_store_f32(form, sum, n, half);
+    return sn_load_f32(form, half, n, buffer);
 }
 
 static void unpack(const sn_call *c, const float *all) {
@@ -47,19 +47,16 @@ static void unpack(const sn_call *c, const float *all) {
         const sn_tensor *x = &c->in[k], *y = &c->in[k + 1];
         const int64_t n = sn_elements(x);
         const bool adds = c->attrs.i[SN_ALL_REDUCE_ADDS] >> k / 2 & 1;
-        float sum[SN_PIECE], old[SN_PIECE];
-        char form[SN_PIECE * sizeof(float)];
+        float wide[SN_PIECE], buffer[SN_PIECE];
         for (int64_t at = 0; at < n; at += SN_PIECE) {
             const int64_t m = sn_min_i64(SN_PIECE, n - at);
-            memcpy(sum, all + at, (size_t)m * sizeof(float));
-            sn_store_f32(x->dtype, sum, m, form);
-            const float *rounded = sn_load_f32(x->dtype, form, m, sum);
+            const float *sum = rounded_to(x->dtype, all + at, m, wide);
             if (adds) {
-                const float *before = sn_load_f32(y->dtype, sn_element(y, at), m, old);
-                float both[SN_PIECE];
-                SN_EACH(i, m, both[i] = before[i] + rounded[i];);
+                const float *before = sn_load_f32(y->dtype, sn_element(y, at), m, buffer);
+                float *both = sn_result_f32(y->dtype, sn_element(y, at), buffer);
+                SN_EACH(i, m, both[i] = before[i] + sum[i];);
                 sn_store_f32(y->dtype, both, m, sn_element(y, at));
-            } else sn_store_f32(y->dtype, rounded, m, sn_element(y, at));
+            } else sn_store_f32(y->dtype, sum, m, sn_element(y, at));
         }
         all += n;
     }
@@ -78,7 +75,7 @@ static void all_reduce_run(const sn_call *c) {
         for (int r = 0; r <= ranks; r++) at[r] = (size_t)(share * r) * sizeof(float);
         for (int r = 0; r < ranks; r++) bytes[r] = (size_t)share * sizeof(float);
         c->comm->all_to_all(c->comm, all, at, bytes, sum + share, pieces);
-        sum_share(sum, share, pieces, ranks);
+        sn_sum_pieces(&(sn_tensor){.data = sum, .dtype = SN_F32}, 0, share, pieces, ranks);
         c->comm->done(c->comm);
         c->comm->all_gather(c->comm, sum, at, all);
     }

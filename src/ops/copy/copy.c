@@ -19,13 +19,6 @@ static sn_status shape(sn_call *c) {
 static const char *axes(const sn_call *c) {
     return sn_has(c, 1) ? sn_axes_same(c->in[0].shape.rank, 2, 0) : sn_axes_same(c->in[0].shape.rank, 1, 1);
 }
-static bool accepts(const sn_call *c, int input, sn_dtype form) {
-    (void)c;
-    (void)input;
-    (void)form;
-    return true;
-}
-
 static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *want, sn_vid *din) {
     (void)node;
     if (want[0]) din[0] = dout[0];
@@ -42,6 +35,6 @@ const sn_op sn_op_copy = {.name = "copy",
                           .int_attrs = {"tier"},
                           .shape = shape,
                           .axes = axes,
-                          .accepts = accepts,
+                          .accepts = sn_accepts_any,
                           .grad = grad,
                           .kernels = {sn_copy_cpu}};

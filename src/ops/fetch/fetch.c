@@ -8,12 +8,13 @@ static sn_status shape(sn_call *c) {
     return SN_OK;
 }
 
-static bool accepts(const sn_call *c, int input, sn_dtype form) {
-    (void)c, (void)input, (void)form;
-    return true;
-}
-
 static sn_cost cost(const sn_call *c) { return (sn_cost){.bytes = (double)sn_tensor_bytes(&c->in[0])}; }
 
-const sn_op sn_op_fetch = {
-    .name = "fetch", .min_in = 1, .max_in = 1, .n_out = 1, .shape = shape, .accepts = accepts, .cost = cost, .kernels = {sn_fetch_cpu}};
+const sn_op sn_op_fetch = {.name = "fetch",
+                           .min_in = 1,
+                           .max_in = 1,
+                           .n_out = 1,
+                           .shape = shape,
+                           .accepts = sn_accepts_any,
+                           .cost = cost,
+                           .kernels = {sn_fetch_cpu}};

@@ -1,25 +1,17 @@
 #include "ops/galore/galore.h"
 
 #include "ops/rules.h"
+#include "ops/subspace/subspace.h"
 
 enum { W, G, P, M, V, HYPER };
 
 static sn_status shape(sn_call *c) {
     SN_TRY(sn_need_update("galore", c, HYPER));
-    SN_TRY(sn_need_rank("galore", c, W, "w", 2));
-    SN_TRY(sn_need_rank("galore", c, P, "p", 2));
-    SN_TRY(sn_need_form("galore", c, P, "p", SN_F32));
-    const int64_t *w = c->in[W].shape.d, *p = c->in[P].shape.d, side = w[0] < w[1] ? w[0] : w[1];
-    if (p[1] != side || p[0] < 1 || p[0] > side)
-        return sn_fail(SN_ERR_SHAPE, "galore: p must be [1 to %lld, %lld] to go with w [%lld, %lld], found [%lld, %lld]", (long long)side,
-                       (long long)side, (long long)w[0], (long long)w[1], (long long)p[0], (long long)p[1]);
-    const sn_shape low = sn_shape_of(p[0], w[0] + w[1] - side);
-    for (int i = M; i <= V; i++) {
-        SN_TRY(sn_need_shape("galore", c, i, i == M ? "m" : "v", &low));
-        if (c->in[i].dtype != SN_F32 && c->in[i].dtype != SN_BF16)
-            return sn_fail(SN_ERR_SHAPE, "galore: %s must be f32 or bf16, found %s", i == M ? "m" : "v", sn_dtype_name(c->in[i].dtype));
-    }
-    return SN_OK;
+    SN_TRY(sn_subspace_check("galore", c, W, "w", P));
+    const int64_t *w = c->in[W].shape.d, *p = c->in[P].shape.d;
+    const sn_shape low = sn_shape_of(p[0], w[0] + w[1] - p[1]);
+    SN_TRY(sn_need_state_of("galore", c, M, "m", &low));
+    return sn_need_state_of("galore", c, V, "v", &low);
 }
 
 static bool accepts(const sn_call *c, int input, sn_dtype form) {

@@ -1,5 +1,6 @@
 /* The products are sn_gemm's, with each processor family's tiles; the rest is compiled once, without processor flags, because `scratch` is
  * also asked when planning for another machine. */
+#include "base/mem.h"
 #include "ops/adamw/adamw_step.h"
 #include "ops/galore/galore.h"
 #include "ops/gemm/gemm.h"
@@ -18,8 +19,6 @@ typedef struct galore_step {
     sn_random random[3];
 } galore_step;
 
-static size_t galore_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /* Sets the extents and, from `base`, the addresses; returns the bytes before sn_gemm's. */
 static size_t galore_lay_out(galore_step *s, const sn_call *c, char *base) {
     const int64_t rows = c->in[W].shape.d[0], columns = c->in[W].shape.d[1];
@@ -29,7 +28,7 @@ static size_t galore_lay_out(galore_step *s, const sn_call *c, char *base) {
     s->side = sn_min_i64(rows, columns);
     s->longer = rows + columns - s->side;
     s->n = rows * columns;
-    const size_t low = galore_round((size_t)(s->rank * s->longer) * sizeof(float)), all = galore_round((size_t)s->n * sizeof(float));
+    const size_t low = sn_round_up((size_t)(s->rank * s->longer) * sizeof(float), 64), all = sn_round_up((size_t)s->n * sizeof(float), 64);
     if (base) {
         s->low = (float *)base;
         s->step = (float *)(base + low);

@@ -6,30 +6,18 @@
 
 enum { H, W, LABELS, NORM };
 
-static bool is_weight_format(sn_dtype t) { return sn_dtype_is_quantised(t) && t != SN_Q8_1 && t != SN_Q8_K; }
-
-static sn_status check(const char *op, const sn_call *c) {
-    char a[96], b[96];
-    SN_TRY(sn_need_rank(op, c, H, "h", 2));
-    SN_TRY(sn_need_float(op, c, H, "h"));
-    SN_TRY(sn_need_rank(op, c, W, "w", 2));
-    const sn_tensor *h = &c->in[H], *w = &c->in[W];
-    if (w->shape.d[0] < 1 || w->shape.d[1] != h->shape.d[1])
-        return sn_fail(SN_ERR_SHAPE, "%s: w must be [V,%lld] to go with h %s, found %s", op, (long long)h->shape.d[1],
-                       sn_shape_text(&h->shape, a), sn_shape_text(&w->shape, b));
-    if (!sn_dtype_is_float(w->dtype) && !is_weight_format(w->dtype))
-        return sn_fail(SN_ERR_SHAPE, "%s: w must be f32, bf16, f16 or a quantised weight, found %s", op, sn_dtype_name(w->dtype));
-    if (c->attrs.i[SN_CROSS_ENTROPY_PART_VOCAB] != w->shape.d[0] || c->attrs.i[SN_CROSS_ENTROPY_PART_FIRST] < 0)
-        return sn_fail(SN_ERR_SHAPE, "%s: vocab must be the %lld rows of w, and first not negative, found %lld and %lld", op,
-                       (long long)w->shape.d[0], (long long)c->attrs.i[SN_CROSS_ENTROPY_PART_VOCAB],
-                       (long long)c->attrs.i[SN_CROSS_ENTROPY_PART_FIRST]);
-    SN_TRY(sn_need_form(op, c, LABELS, "labels", SN_I32));
-    return sn_need_shape(op, c, LABELS, "labels", &(sn_shape){1, {h->shape.d[0]}});
+static sn_status check(const char *op, const sn_call *c, bool want_dw) {
+    SN_TRY(sn_linear_cross_entropy_check(op, c, want_dw));
+    const int64_t *i = c->attrs.i, rows = c->in[W].shape.d[0];
+    const int64_t vocab = i[SN_CROSS_ENTROPY_PART_VOCAB], first = i[SN_CROSS_ENTROPY_PART_FIRST];
+    if (vocab == rows && first >= 0) return SN_OK;
+    return sn_fail(SN_ERR_SHAPE, "%s: vocab must be the %lld rows of w, and first not negative, found %lld and %lld", op, (long long)rows,
+                   (long long)vocab, (long long)first);
 }
 
 static sn_status shape(sn_call *c) {
     int64_t parts = c->attrs.i[SN_CROSS_ENTROPY_PART_PARTS], chunk = c->attrs.i[SN_CROSS_ENTROPY_PART_CHUNK];
-    SN_TRY(check("cross_entropy_part", c));
+    SN_TRY(check("cross_entropy_part", c, false));
     if (parts < 1 || chunk < 0)
         return sn_fail(SN_ERR_SHAPE, "cross_entropy_part: parts must be 1 or more and chunk 0 or more, found %lld and %lld",
                        (long long)parts, (long long)chunk);
@@ -45,7 +33,7 @@ static const char *axes(const sn_call *c) {
 static bool accepts(const sn_call *c, int input, sn_dtype form) {
     (void)c;
     if (input == LABELS) return form == SN_I32;
-    return sn_dtype_is_float(form) || (input == W && is_weight_format(form));
+    return sn_dtype_is_float(form) || (input == W && sn_cross_entropy_weight(form));
 }
 
 /* The gradient of a part is the norm that cross_entropy_join gives. */
@@ -65,10 +53,7 @@ static sn_status grad(sn_graph *g, sn_nid node, const sn_vid *dout, const bool *
     return SN_OK;
 }
 
-static sn_cost cost(const sn_call *c) {
-    return (sn_cost){.flops = 2 * (double)sn_elements(&c->in[H]) * (double)c->in[W].shape.d[0],
-                     .bytes = (double)sn_tensor_bytes(&c->in[H]) + (double)sn_tensor_bytes(&c->in[W])};
-}
+static sn_cost cost(const sn_call *c) { return sn_linear_cross_entropy_cost(c, c->n_out); } /* no gradient among the outputs */
 
 const sn_op sn_op_cross_entropy_part = {
     .name = "cross_entropy_part",
@@ -89,11 +74,8 @@ static sn_status grad_shape(sn_call *c) {
     static const char op[] = "cross_entropy_part_grad";
     bool want_dh = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DH] != 0, want_dw = c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW] != 0;
     sn_dtype dw_form;
-    SN_TRY(check(op, c));
+    SN_TRY(check(op, c, want_dw));
     const sn_tensor *h = &c->in[H], *w = &c->in[W];
-    if (want_dw && !sn_dtype_is_float(w->dtype))
-        return sn_fail(SN_ERR_UNSUPPORTED, "%s: the gradient of w in %s is wanted, but a quantised weight cannot be trained", op,
-                       sn_dtype_name(w->dtype));
     SN_TRY(sn_need_form(op, c, NORM, "norm", SN_F64));
     const sn_shape norm = sn_shape_of(h->shape.d[0], SN_CROSS_ENTROPY_NORM);
     SN_TRY(sn_need_shape(op, c, NORM, "norm", &norm));
@@ -113,19 +95,10 @@ static const char *grad_axes(const sn_call *c) {
 static bool grad_accepts(const sn_call *c, int input, sn_dtype form) {
     if (input == LABELS) return form == SN_I32;
     if (input == NORM) return form == SN_F64;
-    return sn_dtype_is_float(form) || (input == W && is_weight_format(form) && !c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW]);
+    return sn_dtype_is_float(form) || (input == W && sn_cross_entropy_weight(form) && !c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW]);
 }
 
-static sn_cost grad_cost(const sn_call *c) {
-    double product = 2 * (double)sn_elements(&c->in[H]) * (double)c->in[W].shape.d[0];
-    sn_cost cost = {.flops = product, .bytes = (double)sn_tensor_bytes(&c->in[H]) + (double)sn_tensor_bytes(&c->in[W])};
-    for (int o = 0; o < 2; o++)
-        if (c->out[o].shape.rank > 0) {
-            cost.flops += product;
-            cost.bytes += (double)sn_tensor_bytes(&c->out[o]);
-        }
-    return cost;
-}
+static sn_cost grad_cost(const sn_call *c) { return sn_linear_cross_entropy_cost(c, 0); }
 
 const sn_op sn_op_cross_entropy_part_grad = {
     .name = "cross_entropy_part_grad",

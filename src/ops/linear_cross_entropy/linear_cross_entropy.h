@@ -17,6 +17,12 @@
 enum { SN_LINEAR_CROSS_ENTROPY_WANT_DH, SN_LINEAR_CROSS_ENTROPY_WANT_DW, SN_LINEAR_CROSS_ENTROPY_DW_DTYPE, SN_LINEAR_CROSS_ENTROPY_CHUNK };
 enum { SN_NO_LABEL = -100 };
 
+/* For this op and its parts (cross_entropy_part.h): the quantised forms that w may have; whether h, w and labels, inputs 0 to 2, fit
+ * together; and the cost (of graph/op.h, which kernels do not see), where gradients are outputs `dh` .., if there. */
+bool sn_cross_entropy_weight(sn_dtype form);
+sn_status sn_linear_cross_entropy_check(const char *op, const sn_call *c, bool want_dw);
+struct sn_cost sn_linear_cross_entropy_cost(const sn_call *c, int dh);
+
 extern const sn_kernel sn_linear_cross_entropy_cpu[], sn_linear_cross_entropy_avx2[], sn_linear_cross_entropy_avx512[],
     sn_linear_cross_entropy_avx512_bf16[];
 

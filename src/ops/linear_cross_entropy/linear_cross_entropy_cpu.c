@@ -132,8 +132,8 @@ static job lay_out(part kind, const sn_call *c, const sn_gemm_isa *isa, const sn
              .vocabulary = c->in[1].shape.d[0]};
     j.labels = kind == WHOLE ? j.vocabulary : c->attrs.i[SN_CROSS_ENTROPY_PART_VOCAB];
     j.begin = kind == WHOLE ? 0 : c->attrs.i[SN_CROSS_ENTROPY_PART_FIRST];
-    j.want_dh = kind != PART && c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DH] != 0 && dh_of(&j)->shape.rank > 0;
-    j.want_dw = kind != PART && c->attrs.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW] != 0 && dw_of(&j)->shape.rank > 0;
+    j.want_dh = kind != PART && dh_of(&j)->shape.rank > 0;
+    j.want_dw = kind != PART && dw_of(&j)->shape.rank > 0;
     j.half = c->in[0].dtype == SN_BF16 && c->in[1].dtype == SN_BF16;
     int64_t wanted = kind == PART ? c->attrs.i[SN_CROSS_ENTROPY_PART_CHUNK] : c->attrs.i[SN_LINEAR_CROSS_ENTROPY_CHUNK],
             fit = LOGIT_BYTES / 4 / j.vocabulary;

@@ -2,6 +2,7 @@
  * because `scratch` is also asked when planning for another machine. */
 #include <math.h>
 
+#include "base/mem.h"
 #include "ops/gemm/gemm.h"
 #include "ops/math/update.h"
 #include "ops/muon/muon.h"
@@ -21,16 +22,15 @@ typedef struct muon_step {
     sn_random random[2];
 } muon_step;
 
-static size_t muon_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /* Sets the extents and, from `base`, the addresses; returns the bytes before sn_gemm's. */
 static size_t muon_lay_out(muon_step *s, const sn_call *c, char *base) {
     s->rows = c->in[0].shape.d[0];
     s->columns = c->in[0].shape.d[1];
     s->side = sn_min_i64(s->rows, s->columns);
     s->n = s->rows * s->columns;
-    const size_t matrix = muon_round((size_t)s->n * sizeof(float)), square = muon_round((size_t)(s->side * s->side) * sizeof(float));
-    const size_t sums = muon_round((size_t)sn_tasks(s->n, SN_PIECE) * sizeof(double));
+    const size_t matrix = sn_round_up((size_t)s->n * sizeof(float), 64);
+    const size_t square = sn_round_up((size_t)(s->side * s->side) * sizeof(float), 64);
+    const size_t sums = sn_round_up((size_t)sn_tasks(s->n, SN_PIECE) * sizeof(double), 64);
     if (base) {
         s->x = (float *)base;
         s->y = (float *)(base + matrix);

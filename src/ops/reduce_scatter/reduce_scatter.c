@@ -1,13 +1,12 @@
 #include "ops/reduce_scatter/reduce_scatter.h"
 
-#include "graph/split.h"
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    const int64_t *i = c->attrs.i, axis = i[SN_REDUCE_SCATTER_AXIS], unit = i[SN_REDUCE_SCATTER_UNIT], ranks = i[SN_REDUCE_SCATTER_RANKS];
+    const int64_t *i = c->attrs.i, unit = i[SN_REDUCE_SCATTER_UNIT], ranks = i[SN_REDUCE_SCATTER_RANKS];
     SN_TRY(sn_need_any("reduce_scatter", c, 0, "x"));
     if (c->in[0].dtype != SN_F64) SN_TRY(sn_need_float("reduce_scatter", c, 0, "x"));
-    if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "reduce_scatter: no mesh axis %lld", (long long)axis);
+    SN_TRY(sn_need_mesh_axis("reduce_scatter", i[SN_REDUCE_SCATTER_AXIS]));
     if (unit < 1 || ranks < 1)
         return sn_fail(SN_ERR_SHAPE, "reduce_scatter: unit and ranks must be 1 or more, found %lld and %lld", (long long)unit,
                        (long long)ranks);

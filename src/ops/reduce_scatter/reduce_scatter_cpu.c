@@ -27,8 +27,7 @@ static void sum_pieces_f64(double *y, int64_t n, const void *const *pieces, int 
     }
 }
 
-/* y[first .. first + n) = the sum of all pieces, in rank order. */
-static void sum_pieces(const sn_tensor *y, int64_t first, int64_t n, const void *const *pieces, int ranks) {
+void sn_sum_pieces(const sn_tensor *y, int64_t first, int64_t n, const void *const *pieces, int ranks) {
     const int64_t width = sn_dtypes[y->dtype].bytes;
     float buffer[SN_PIECE], sum[SN_PIECE];
     if (y->dtype == SN_F64) {
@@ -50,7 +49,7 @@ static void reduce_scatter_run(const sn_call *c) {
     const sn_tensor *y = &c->out[0];
     const void *pieces[SN_RANKS_MOST] = {c->in[0].data};
     if (!c->comm || c->comm->size == 1) {
-        sum_pieces(y, 0, sn_elements(y), pieces, 1);
+        sn_sum_pieces(y, 0, sn_elements(y), pieces, 1);
         return;
     }
     const int ranks = c->comm->size;
@@ -65,7 +64,7 @@ static void reduce_scatter_run(const sn_call *c) {
             if (r == c->comm->rank) mine = m;
         }
         c->comm->all_to_all(c->comm, c->in[0].data, at, bytes, c->scratch, pieces);
-        sum_pieces(y, first, mine, pieces, ranks);
+        sn_sum_pieces(y, first, mine, pieces, ranks);
         c->comm->done(c->comm);
     }
 }

@@ -1,22 +1,16 @@
 #include "ops/send_recv/send_recv.h"
 
-#include "graph/split.h"
 #include "ops/rules.h"
 
 static sn_status shape(sn_call *c) {
-    const int64_t *i = c->attrs.i, axis = i[SN_SEND_RECV_AXIS], from = i[SN_SEND_RECV_FROM], to = i[SN_SEND_RECV_TO];
+    const int64_t *i = c->attrs.i, from = i[SN_SEND_RECV_FROM], to = i[SN_SEND_RECV_TO];
     SN_TRY(sn_need_any("send_recv", c, 0, "x"));
-    if (axis < 0 || axis >= SN_MESH_AXES) return sn_fail(SN_ERR_SHAPE, "send_recv: no mesh axis %lld", (long long)axis);
+    SN_TRY(sn_need_mesh_axis("send_recv", i[SN_SEND_RECV_AXIS]));
     if (from < 0 || to < 0 || from == to)
         return sn_fail(SN_ERR_SHAPE, "send_recv: from and to must be two ranks of the axis, found %lld and %lld", (long long)from,
                        (long long)to);
     sn_set_out(c, 0, c->in[0].dtype, c->in[0].shape);
     return SN_OK;
-}
-
-static bool accepts(const sn_call *c, int input, sn_dtype form) {
-    (void)c, (void)input, (void)form;
-    return true;
 }
 
 static const char *axes(const sn_call *c) { return sn_axes_same(c->in[0].shape.rank, 1, 1); }
@@ -32,6 +26,6 @@ const sn_op sn_op_send_recv = {.name = "send_recv",
                                .comm_from = 1 + SN_SEND_RECV_FROM,
                                .shape = shape,
                                .axes = axes,
-                               .accepts = accepts,
+                               .accepts = sn_accepts_any,
                                .cost = cost,
                                .kernels = {sn_send_recv_cpu}};

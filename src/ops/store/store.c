@@ -8,11 +8,6 @@ static sn_status shape(sn_call *c) {
     return sn_need_shape("store", c, 1, "into", &c->in[0].shape);
 }
 
-static bool accepts(const sn_call *c, int input, sn_dtype form) {
-    (void)c, (void)input, (void)form;
-    return true;
-}
-
 static sn_cost cost(const sn_call *c) { return (sn_cost){.bytes = (double)sn_tensor_bytes(&c->in[0])}; }
 
 const sn_op sn_op_store = {.name = "store",
@@ -21,6 +16,6 @@ const sn_op sn_op_store = {.name = "store",
                            .n_out = 0,
                            .mutates = 2,
                            .shape = shape,
-                           .accepts = accepts,
+                           .accepts = sn_accepts_any,
                            .cost = cost,
                            .kernels = {sn_store_cpu}};

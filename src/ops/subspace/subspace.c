@@ -2,20 +2,20 @@
 
 #include "ops/rules.h"
 
+sn_status sn_subspace_check(const char *op, const sn_call *c, int of, const char *arg, int basis) {
+    SN_TRY(sn_need_rank(op, c, of, arg, 2));
+    SN_TRY(sn_need_rank(op, c, basis, "p", 2));
+    SN_TRY(sn_need_form(op, c, basis, "p", SN_F32));
+    const int64_t *x = c->in[of].shape.d, *p = c->in[basis].shape.d, side = x[0] < x[1] ? x[0] : x[1];
+    if (p[1] == side && p[0] >= 1 && p[0] <= side) return SN_OK;
+    return sn_fail(SN_ERR_SHAPE, "%s: p must be [1 to %lld, %lld] to go with %s [%lld, %lld], found [%lld, %lld]", op, (long long)side,
+                   (long long)side, arg, (long long)x[0], (long long)x[1], (long long)p[0], (long long)p[1]);
+}
+
 static sn_status shape(sn_call *c) {
-    const sn_shape eight = sn_shape_of(8), four = sn_shape_of(4);
-    SN_TRY(sn_need_rank("subspace", c, 0, "g", 2));
+    SN_TRY(sn_subspace_check("subspace", c, 0, "g", 1));
     SN_TRY(sn_need_float("subspace", c, 0, "g"));
-    SN_TRY(sn_need_rank("subspace", c, 1, "p", 2));
-    SN_TRY(sn_need_form("subspace", c, 1, "p", SN_F32));
-    SN_TRY(sn_need_shape("subspace", c, 2, "hyper", &eight));
-    SN_TRY(sn_need_form("subspace", c, 2, "hyper", SN_F32));
-    SN_TRY(sn_need_shape("subspace", c, 3, "clip", &four));
-    SN_TRY(sn_need_form("subspace", c, 3, "clip", SN_F32));
-    const int64_t *g = c->in[0].shape.d, *p = c->in[1].shape.d, side = g[0] < g[1] ? g[0] : g[1];
-    if (p[1] != side || p[0] < 1 || p[0] > side)
-        return sn_fail(SN_ERR_SHAPE, "subspace: p must be [1 to %lld, %lld] to go with g [%lld, %lld], found [%lld, %lld]", (long long)side,
-                       (long long)side, (long long)g[0], (long long)g[1], (long long)p[0], (long long)p[1]);
+    SN_TRY(sn_need_hyper("subspace", c, 2));
     if (c->attrs.i[SN_SUBSPACE_GAP] < 1)
         return sn_fail(SN_ERR_SHAPE, "subspace: gap must be 1 or more updates, found %lld", (long long)c->attrs.i[SN_SUBSPACE_GAP]);
     return SN_OK;

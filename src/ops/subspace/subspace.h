@@ -13,6 +13,9 @@
 enum { SN_SUBSPACE_PARAMETER = 0, SN_SUBSPACE_GAP = 1 /* ints */ };
 enum { SN_SUBSPACE_STEPS = 4 };
 
+/* Whether input `basis`, p, fits input `of`, a matrix called `arg`. For this op and galore. */
+sn_status sn_subspace_check(const char *op, const sn_call *c, int of, const char *arg, int basis);
+
 extern const sn_kernel sn_subspace_cpu[], sn_subspace_avx2[], sn_subspace_avx512[];
 
 #endif

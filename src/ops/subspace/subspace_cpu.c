@@ -2,6 +2,7 @@
  * also asked when planning for another machine. Sets of vectors are stored a vector a row. */
 #include <math.h>
 
+#include "base/mem.h"
 #include "ops/gemm/gemm.h"
 #include "ops/math/update.h"
 #include "ops/subspace/subspace.h"
@@ -19,8 +20,6 @@ typedef struct subspace_step {
     int64_t n, k;
 } subspace_step;
 
-static size_t subspace_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /* Sets the extents and, from `base`, the addresses; returns the bytes before sn_gemm's. */
 static size_t subspace_lay_out(subspace_step *s, const sn_call *c, char *base) {
     const int64_t rows = c->in[0].shape.d[0], columns = c->in[0].shape.d[1];
@@ -28,17 +27,17 @@ static size_t subspace_lay_out(subspace_step *s, const sn_call *c, char *base) {
     s->rank = c->in[1].shape.d[0];
     s->side = sn_min_i64(rows, columns);
     s->longer = rows + columns - s->side;
-    const size_t shorter = subspace_round((size_t)(s->rank * s->side) * sizeof(float)),
-                 along = subspace_round((size_t)(s->rank * s->longer) * sizeof(float));
+    const size_t shorter = sn_round_up((size_t)(s->rank * s->side) * sizeof(float), 64),
+                 along = sn_round_up((size_t)(s->rank * s->longer) * sizeof(float), 64);
     if (base) {
         s->x = (float *)base;
         s->y = (float *)(base + shorter);
         s->z = (float *)(base + 2 * shorter);
         s->u = (float *)(base + 2 * shorter + along);
         s->factor = (float *)(base + 2 * shorter + 2 * along);
-        s->gemm = base + 2 * shorter + 2 * along + subspace_round((size_t)s->rank * sizeof(float));
+        s->gemm = base + 2 * shorter + 2 * along + sn_round_up((size_t)s->rank * sizeof(float), 64);
     }
-    return 2 * shorter + 2 * along + subspace_round((size_t)s->rank * sizeof(float));
+    return 2 * shorter + 2 * along + sn_round_up((size_t)s->rank * sizeof(float), 64);
 }
 
 /* z = x A and y = u A^T, where A [side, longer] is g, or its transpose when it is tall. */
@@ -127,10 +126,11 @@ static void orthogonalise(subspace_step *s, float *v, float *q, int64_t n) {
 static void start(subspace_step *s) {
     const sn_random random = sn_update_random(s->c->in[2].data, s->c->attrs.i[SN_SUBSPACE_PARAMETER], START);
     const int64_t n = s->rank * s->side;
-    for (int64_t i = 0; i < n; i += 4) {
-        const uint64_t counter = (uint64_t)i / 4;
-        const sn_rng4 r = sn_philox(random.key[0], random.key[1], random.c[0], random.c[1], (uint32_t)counter, (uint32_t)(counter >> 32));
-        for (int64_t k = 0; k < 4 && i + k < n; k++) s->x[i + k] = 2 * sn_uniform(r.v[k]) - 1;
+    uint32_t buffer[SN_PIECE + 8 * SN_RANDOM_BLOCK];
+    for (int64_t at = 0; at < n; at += SN_PIECE) {
+        const int64_t m = sn_min_i64(SN_PIECE, n - at);
+        const uint32_t *words = sn_random_words(&random, at, m, buffer);
+        for (int64_t i = 0; i < m; i++) s->x[at + i] = 2 * sn_uniform(words[i]) - 1;
     }
 }
 
