@@ -4,24 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/session.h"
 #include "graph/op.h"
 #include "passes/pipeline_parallel.h"
 #include "plan/cluster.h"
-#include "support/tiny.h"
+#include "support/world.h"
 
 enum { MOST = 8, LENGTH = 8, ROWS = 16, STEPS = 5 };
-
-typedef struct world {
-    sn_options *recipe;
-    sn_session s;
-    sn_plan *plans[MOST];
-    sn_run *runs[MOST];
-    sn_comm *comms;
-    sn_team *team;
-    int ranks, program;
-    int64_t accumulation;
-} world;
+#define SCALE (1.0f / (ROWS * LENGTH))
 
 /* Values that training leaves, of every weight. */
 typedef struct outcome {
@@ -39,81 +28,15 @@ static sn_model_config four_blocks(bool tied) {
     return c;
 }
 
+static const world_rows rows = {.rows = ROWS, .length = LENGTH, .evaluate = true};
+
+/* All ranks are compared with one another, too. */
 static void plan_world(world *w, const sn_model_config *model, const char *device, int ranks, const char *options) {
-    *w = (world){.ranks = ranks, .recipe = tiny_recipe(options)};
-    sn_session *s = &w->s;
-    w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
-    assert_ok(sn_device_find(device, 1, &s->device));
-    s->cluster.addresses = s->device.shape.addresses;
-    s->ranks = ranks;
-    assert_ok(sn_session_mesh(s, w->recipe));
-    sn_training_shape shape = {.tokens = ROWS * LENGTH / w->accumulation, .evaluate = true};
-    assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &s->cluster, NULL, &s->job));
-    for (int r = 0; r < ranks; r++) {
-        sn_plan_request request = {.device = s->device.shape, .reuse = true, .rank = r};
-        assert_ok(sn_plan_make(s->job, &request, &w->plans[r]));
-    }
-    sn_plan_request all = {.device = s->device.shape, .reuse = true};
+    world_plan(w, &rows, model, device, ranks, options);
+    sn_plan_request all = {.device = w->s.device.shape, .reuse = true};
     sn_plan *largest;
-    assert_ok(sn_plan_cluster(s->job, &all, &largest));
+    assert_ok(sn_plan_cluster(w->s.job, &all, &largest));
     sn_plan_free(largest);
-}
-
-static void open_world(world *w, const sn_model_config *model, int ranks, const char *options) {
-    plan_world(w, model, "cpu", ranks, options);
-    sn_session *s = &w->s;
-    assert_ok(sn_comm_threads_new(ranks, &w->comms));
-    assert_ok(sn_team_open(ranks, NULL, &w->team));
-    for (int r = 0; r < ranks; r++) {
-        assert_ok(sn_run_open(w->plans[r], &s->device, &w->comms[r], &w->runs[r]));
-        assert_ok(sn_load_weights(w->runs[r], s->job, 7));
-    }
-    s->plan = w->plans[0];
-    s->run = w->runs[0];
-    s->runs = w->runs;
-    s->n_runs = ranks;
-}
-
-static void close_world(world *w) {
-    for (int r = 0; r < w->ranks; r++) sn_run_close(w->runs[r]);
-    for (int r = 0; r < w->ranks; r++) sn_plan_free(w->plans[r]);
-    sn_job_free(w->s.job);
-    sn_comm_threads_free(w->comms);
-    sn_team_close(w->team);
-    sn_options_close(w->recipe);
-}
-
-static void run_rank(void *context, int64_t rank, int member) {
-    world *w = context;
-    (void)member;
-    assert_ok(sn_run_program(w->runs[rank], w->program, 0));
-}
-
-static void *input(sn_run *run, int program, const char *name, int k) {
-    char text[32];
-    snprintf(text, sizeof text, k ? "%s.%d" : "%s", name, k);
-    return sn_run_io(run, program, text, 0, NULL);
-}
-
-/* Micro-batch m, the k-th of a program's. */
-static void fill(world *w, int64_t vocabulary, int step, int64_t m, int k) {
-    int dp = w->s.cluster.mesh.size[SN_MESH_DP];
-    int64_t local = ROWS * LENGTH / w->accumulation / dp;
-    for (int r = 0; r < w->ranks; r++) {
-        sn_run *run = w->runs[r];
-        int64_t at = (m * dp + sn_mesh_index(&w->s.cluster.mesh, r, SN_MESH_DP)) * local;
-        int32_t *ids = input(run, w->program, "ids", k), *positions = input(run, w->program, "positions", k);
-        int32_t *starts = input(run, w->program, "seq_start", k), *labels = input(run, w->program, "labels", k);
-        uint32_t *key = input(run, w->program, "key", k);
-        if (key) memcpy(key, (uint32_t[]){5, 6, (uint32_t)step, (uint32_t)at}, 16);
-        *(float *)input(run, w->program, "scale", k) = 1.0f / (ROWS * LENGTH);
-        for (int64_t i = 0; i < local; i++, at++) {
-            ids[i] = (int32_t)((at * 131 + step * 17) % vocabulary);
-            positions[i] = (int32_t)(i % LENGTH);
-            starts[i] = (int32_t)(i - i % LENGTH);
-            labels[i] = (int32_t)((at * 29 + step) % vocabulary);
-        }
-    }
 }
 
 static double sum_of_losses(world *w, bool clear) {
@@ -132,13 +55,12 @@ static void keep_weights(world *w, outcome *out) {
     for (int pass = 0; pass < 2; pass++) {
         out->n = 0;
         for (size_t p = 0; p < job->n_persistent; p++) {
-            int64_t at;
             size_t bytes;
             sn_run *holder;
             if (job->persistent[p].class_of != SN_CLASS_WEIGHTS || !job->persistent[p].trainable) continue;
             sn_pid master = sn_job_master(job, (sn_pid)p), from = master == SN_NONE ? (sn_pid)p : master;
             int pieces = 0;
-            for (; sn_session_piece(&w->s, from, pieces, &at, &holder, &bytes); pieces++) {
+            for (; sn_session_piece(&w->s, from, pieces, &holder, &bytes); pieces++) {
                 if (pass) assert_ok(sn_run_read(holder, from, 0, out->weights + out->n, bytes));
                 out->n += bytes / sizeof(float);
             }
@@ -150,7 +72,9 @@ static void keep_weights(world *w, outcome *out) {
 
 static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) {
     world w;
-    open_world(&w, model, ranks, options);
+    plan_world(&w, model, "null", ranks, options);
+    world_close(&w);
+    world_open(&w, &rows, model, "cpu", ranks, options);
     const sn_job *job = w.s.job;
     int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
     int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
@@ -160,25 +84,20 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
         sum_of_losses(&w, true);
         for (int r = 0; r < ranks; r++) memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
         for (int64_t m = 0; m < w.accumulation; m += at_once) {
-            w.program = m ? next : first;
-            for (int k = 0; k < at_once; k++) fill(&w, model->vocab_size, step, m + k, k);
-            sn_team_run(w.team, ranks, run_rank, &w);
+            for (int k = 0; k < at_once; k++) world_fill(&w, m ? next : first, step, m + k, k, SCALE);
+            world_run(&w, m ? next : first);
         }
-        w.program = update;
-        if (update >= 0) sn_team_run(w.team, ranks, run_rank, &w);
+        if (update >= 0) world_run(&w, update);
         out->loss[step] = sum_of_losses(&w, false);
-        out->norm[step] = ((const float *)sn_run_io(w.runs[0], updating, "clip", 0, NULL))[2];
-        for (int r = 1; r < ranks; r++)
-            if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step])
-                fail_msg("%s: rank %d has another norm", options, r);
+        out->norm[step] = world_norm(&w, updating, options);
     }
     keep_weights(&w, out);
-    w.program = sn_job_role_index(job, SN_ROLE_EVALUATE);
-    fill(&w, model->vocab_size, 0, 0, 0);
+    int evaluate = sn_job_role_index(job, SN_ROLE_EVALUATE);
+    world_fill(&w, evaluate, 0, 0, 0, SCALE);
     sum_of_losses(&w, true);
-    sn_team_run(w.team, ranks, run_rank, &w);
+    world_run(&w, evaluate);
     out->evaluated = sum_of_losses(&w, false);
-    close_world(&w);
+    world_close(&w);
 }
 
 static double largest_difference(const outcome *a, const outcome *b) {
@@ -348,11 +267,11 @@ static void activations_fall(void **state) {
         held[0][s] = activations(one.plans[s]);
         held[1][s] = activations(all.plans[s]);
     }
-    close_world(&one);
-    close_world(&all);
+    world_close(&one);
+    world_close(&all);
     plan_world(&one, &config, "null", 1, "threads=1 recompute=none gradient_accumulation_steps=8");
     single = activations(one.plans[0]) / 4; /* of one block */
-    close_world(&one);
+    world_close(&one);
     for (int s = 0; s < 3; s++) { /* the last one has the head's too */
         double blocks = (double)held[0][s] / (double)single, flushed = (double)held[1][s] / (double)single;
         if (blocks > 4 - s + 0.8 || blocks < 4 - s - 0.5 || flushed < 7)
@@ -381,8 +300,8 @@ static void bytes_fall(void **state) {
     for (uint32_t k = 0; k < program->count; k++)
         forward += !strcmp(program->instrs[k].op, "attention") && !strcmp(program->instrs[k].made_by, "model");
     assert_int_equal(forward, 4); /* of its own block alone */
-    close_world(&one);
-    close_world(&four);
+    world_close(&one);
+    world_close(&four);
 }
 
 static sn_instr *sent(const sn_plan *plan, int number) {
@@ -416,7 +335,7 @@ static void a_wrong_order_is_found(void **state) {
     x->shape.d[0]++;
     assert_int_equal(sn_plan_compare_collectives(w.plans[0], w.plans[1]), SN_ERR_PLAN);
     x->shape.d[0]--;
-    close_world(&w);
+    world_close(&w);
 }
 
 static void refused(const char *options, int ranks, const char *word) {

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "base/system.h"
 #include "support/training.h"
 
 enum { STEPS = 12 };

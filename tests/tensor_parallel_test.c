@@ -4,22 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/session.h"
 #include "plan/cluster.h"
-#include "support/tiny.h"
+#include "support/world.h"
 
 enum { MOST = 4, LENGTH = 6, ROWS = 8, STEPS = 5 };
-
-typedef struct world {
-    sn_options *recipe;
-    sn_session s;
-    sn_plan *plans[MOST];
-    sn_run *runs[MOST];
-    sn_comm *comms;
-    sn_team *team;
-    int ranks, program;
-    int64_t accumulation;
-} world;
 
 typedef struct outcome {
     double loss[STEPS];
@@ -42,63 +30,9 @@ static sn_model_config odd_llama(bool tied, bool biases) {
     return c;
 }
 
-static void open_world(world *w, const sn_model_config *model, int ranks, const char *options) {
-    *w = (world){.ranks = ranks, .recipe = tiny_recipe(options)};
-    sn_session *s = &w->s;
-    w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
-    assert_ok(sn_device_find("cpu", 1, &s->device));
-    s->cluster.addresses = s->device.shape.addresses;
-    s->ranks = ranks;
-    assert_ok(sn_session_mesh(s, w->recipe));
-    sn_training_shape shape = {.tokens = ROWS * LENGTH / w->accumulation};
-    assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &s->cluster, NULL, &s->job));
-    assert_ok(sn_comm_threads_new(ranks, &w->comms));
-    assert_ok(sn_team_open(ranks, NULL, &w->team));
-    for (int r = 0; r < ranks; r++) {
-        sn_plan_request request = {.device = s->device.shape, .reuse = true, .rank = r};
-        assert_ok(sn_plan_make(s->job, &request, &w->plans[r]));
-        assert_ok(sn_run_open(w->plans[r], &s->device, &w->comms[r], &w->runs[r]));
-        assert_ok(sn_load_weights(w->runs[r], s->job, 7));
-    }
-}
-
-static void close_world(world *w) {
-    for (int r = 0; r < w->ranks; r++) sn_run_close(w->runs[r]);
-    for (int r = 0; r < w->ranks; r++) sn_plan_free(w->plans[r]);
-    sn_job_free(w->s.job);
-    sn_comm_threads_free(w->comms);
-    sn_team_close(w->team);
-    sn_options_close(w->recipe);
-}
-
-static void run_rank(void *context, int64_t rank, int member) {
-    world *w = context;
-    (void)member;
-    assert_ok(sn_run_program(w->runs[rank], w->program, 0));
-}
-
 static int32_t label_of(int64_t at, int step, int64_t vocabulary) { return at % 5 == 1 ? -100 : (int32_t)((at * 29 + step) % vocabulary); }
 
-/* Ranks of one data-parallel index see the same rows. */
-static void fill(world *w, int64_t vocabulary, int step, int64_t m, int64_t labels) {
-    const sn_mesh *mesh = &w->s.job->mesh;
-    int64_t local = ROWS * LENGTH / w->accumulation / mesh->size[SN_MESH_DP];
-    for (int r = 0; r < w->ranks; r++) {
-        sn_run *run = w->runs[r];
-        int64_t at = (m * mesh->size[SN_MESH_DP] + sn_mesh_index(mesh, r, SN_MESH_DP)) * local;
-        int32_t *ids = sn_run_io(run, w->program, "ids", 0, NULL), *positions = sn_run_io(run, w->program, "positions", 0, NULL);
-        int32_t *starts = sn_run_io(run, w->program, "seq_start", 0, NULL), *to = sn_run_io(run, w->program, "labels", 0, NULL);
-        uint32_t *key = sn_run_io(run, w->program, "key", 0, NULL);
-        if (key) memcpy(key, (uint32_t[]){5, 6, (uint32_t)step, (uint32_t)at}, 16);
-        *(float *)sn_run_io(run, w->program, "scale", 0, NULL) = 1.0f / (float)labels;
-        for (int64_t i = 0; i < local; i++, at++) {
-            ids[i] = (int32_t)((at * 131 + step * 17) % vocabulary);
-            positions[i] = (int32_t)(i % LENGTH);
-            starts[i] = (int32_t)(i - i % LENGTH);
-            to[i] = label_of(at, step, vocabulary);
-        }
-    }
-}
+static const world_rows rows = {.rows = ROWS, .length = LENGTH, .label = label_of};
 
 /* All of a value in f32, from whichever ranks hold it; they agree where several do. */
 static void collect(const world *w, sn_pid p, float *to) {
@@ -126,7 +60,7 @@ static void collect(const world *w, sn_pid p, float *to) {
 
 static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) {
     world w;
-    open_world(&w, model, ranks, options);
+    world_open(&w, &rows, model, "cpu", ranks, options);
     const sn_job *job = w.s.job;
     sn_pid loss = sn_job_find(job, "loss");
     int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
@@ -140,20 +74,15 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
             memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
         }
         for (int64_t m = 0; m < w.accumulation; m++) {
-            w.program = m ? next : first;
-            fill(&w, model->vocab_size, step, m, labels);
-            sn_team_run(w.team, ranks, run_rank, &w);
+            world_fill(&w, m ? next : first, step, m, 0, 1.0f / (float)labels);
+            world_run(&w, m ? next : first);
         }
-        w.program = update;
-        if (update >= 0) sn_team_run(w.team, ranks, run_rank, &w);
+        if (update >= 0) world_run(&w, update);
         double sum = 0;
         for (int r = 0; r < ranks; r++)
             if (!sn_mesh_index(&job->mesh, r, SN_MESH_TP)) sum += ((double *)sn_run_persistent(w.runs[r], loss))[0];
         out->loss[step] = sum / (double)labels;
-        out->norm[step] = ((const float *)sn_run_io(w.runs[0], updating, "clip", 0, NULL))[2];
-        for (int r = 1; r < ranks; r++)
-            if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step])
-                fail_msg("%s: rank %d has another norm", options, r);
+        out->norm[step] = world_norm(&w, updating, options);
     }
     out->n = 0;
     for (size_t p = 0; p < job->n_persistent; p++) {
@@ -167,7 +96,7 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
         collect(&w, (sn_pid)p, out->weights + out->n);
         out->n += (size_t)n;
     }
-    close_world(&w);
+    world_close(&w);
 }
 
 /* Adam divides by the root of a moment: with its usual epsilon a gradient that is all rounding moves a weight as much as any other. */

@@ -6,22 +6,10 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "engine/session.h"
 #include "engine/turns.h"
-#include "support/tiny.h"
+#include "support/world.h"
 
 enum { MOST = 4, LENGTH = 8, ROWS = 16, STEPS = 5 };
-
-typedef struct world {
-    sn_options *recipe;
-    sn_session s;
-    sn_plan *plans[MOST];
-    sn_run *runs[MOST];
-    sn_comm *comms;
-    sn_team *team;
-    int ranks, program;
-    int64_t accumulation;
-} world;
 
 typedef struct outcome {
     double loss[STEPS];
@@ -44,66 +32,11 @@ static sn_model_config prime_llama(void) {
     return c;
 }
 
-static void open_world(world *w, const sn_model_config *model, const char *device, int ranks, const char *options) {
-    *w = (world){.ranks = ranks, .recipe = tiny_recipe(options)};
-    sn_session *s = &w->s;
-    w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
-    assert_ok(sn_device_find(device, 1, &s->device));
-    s->cluster.addresses = s->device.shape.addresses;
-    for (int i = 0; i < SN_MESH_AXES; i++) s->cluster.mesh.size[i] = 1;
-    s->cluster.mesh.size[SN_MESH_DP] = ranks;
-    sn_training_shape shape = {.tokens = ROWS * LENGTH / w->accumulation};
-    assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &s->cluster, NULL, &s->job));
-    assert_ok(sn_comm_threads_new(ranks, &w->comms));
-    assert_ok(sn_team_open(ranks, NULL, &w->team));
-    for (int r = 0; r < ranks; r++) {
-        sn_plan_request request = {.device = s->device.shape, .reuse = true, .rank = r};
-        assert_ok(sn_plan_make(s->job, &request, &w->plans[r]));
-        assert_ok(sn_run_open(w->plans[r], &s->device, &w->comms[r], &w->runs[r]));
-        assert_ok(sn_load_weights(w->runs[r], s->job, 7));
-    }
-    s->plan = w->plans[0];
-    s->run = w->runs[0];
-    s->runs = w->runs;
-    s->n_runs = ranks;
-}
-
-static void close_world(world *w) {
-    for (int r = 0; r < w->ranks; r++) sn_run_close(w->runs[r]);
-    for (int r = 0; r < w->ranks; r++) sn_plan_free(w->plans[r]);
-    sn_job_free(w->s.job);
-    sn_comm_threads_free(w->comms);
-    sn_team_close(w->team);
-    sn_options_close(w->recipe);
-}
-
-static void run_rank(void *context, int64_t rank, int member) {
-    world *w = context;
-    (void)member;
-    assert_ok(sn_run_program(w->runs[rank], w->program, 0));
-}
-
-static void fill(world *w, int64_t vocabulary, int step, int64_t m) {
-    int64_t local = ROWS * LENGTH / w->accumulation / w->ranks, at = m * local * w->ranks;
-    for (int r = 0; r < w->ranks; r++) {
-        sn_run *run = w->runs[r];
-        int32_t *ids = sn_run_io(run, w->program, "ids", 0, NULL), *positions = sn_run_io(run, w->program, "positions", 0, NULL);
-        int32_t *starts = sn_run_io(run, w->program, "seq_start", 0, NULL), *labels = sn_run_io(run, w->program, "labels", 0, NULL);
-        uint32_t *key = sn_run_io(run, w->program, "key", 0, NULL);
-        if (key) memcpy(key, (uint32_t[]){5, 6, (uint32_t)step, (uint32_t)at}, 16);
-        *(float *)sn_run_io(run, w->program, "scale", 0, NULL) = 1.0f / (ROWS * LENGTH);
-        for (int64_t i = 0; i < local; i++, at++) {
-            ids[i] = (int32_t)((at * 131 + step * 17) % vocabulary);
-            positions[i] = (int32_t)(i % LENGTH);
-            starts[i] = (int32_t)(i - i % LENGTH);
-            labels[i] = (int32_t)((at * 29 + step) % vocabulary);
-        }
-    }
-}
+static const world_rows rows = {.rows = ROWS, .length = LENGTH};
 
 static void train_on(const sn_model_config *model, const char *device, int ranks, const char *options, outcome *out) {
     world w;
-    open_world(&w, model, device, ranks, options);
+    world_open(&w, &rows, model, device, ranks, options);
     const sn_job *job = w.s.job;
     sn_pid loss = sn_job_find(job, "loss");
     int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
@@ -117,28 +50,24 @@ static void train_on(const sn_model_config *model, const char *device, int ranks
             memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
         }
         for (int64_t m = 0; m < w.accumulation; m++) {
-            w.program = m ? next : first;
-            fill(&w, model->vocab_size, step, m);
-            sn_team_run(w.team, ranks, run_rank, &w);
+            world_fill(&w, m ? next : first, step, m, 0, 1.0f / (ROWS * LENGTH));
+            world_run(&w, m ? next : first);
         }
-        w.program = update;
-        if (update >= 0) sn_team_run(w.team, ranks, run_rank, &w);
+        if (update >= 0) world_run(&w, update);
         double sum = 0;
         for (int r = 0; r < ranks; r++) sum += ((double *)sn_run_persistent(w.runs[r], loss))[0];
         out->loss[step] = sum;
-        out->norm[step] = ((const float *)sn_run_io(w.runs[0], updating, "clip", 0, NULL))[2];
-        for (int r = 1; r < ranks; r++) if (((const float *)sn_run_io(w.runs[r], updating, "clip", 0, NULL))[2] != out->norm[step]) fail_msg("%s: rank %d has another norm", options, r);
+        out->norm[step] = world_norm(&w, updating, options);
     }
     sn_sha256 h;
     sn_sha256_start(&h);
     for (size_t p = 0; p < job->n_persistent; p++) {
-        int64_t at;
         size_t bytes;
         sn_run *holder;
         if (job->persistent[p].class_of != SN_CLASS_WEIGHTS && job->persistent[p].parent == SN_NONE) continue;
         if (job->persistent[p].class_of == SN_CLASS_GRADIENTS) continue;
         if (sn_job_turn(job, (sn_pid)p) >= 0 && sn_job_turn(job, (sn_pid)p) != sn_turn_in_progress(job, STEPS)) continue;
-        for (int i = 0; sn_session_piece(&w.s, (sn_pid)p, i, &at, &holder, &bytes); i++) {
+        for (int i = 0; sn_session_piece(&w.s, (sn_pid)p, i, &holder, &bytes); i++) {
             if (!bytes) continue;
             void *data = sn_alloc(bytes);
             assert_non_null(data);
@@ -148,7 +77,7 @@ static void train_on(const sn_model_config *model, const char *device, int ranks
         }
     }
     sn_sha256_end(&h, out->weights);
-    close_world(&w);
+    world_close(&w);
 }
 
 static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) { train_on(model, "cpu", ranks, options, out); }
@@ -208,7 +137,7 @@ static void matrix(void **state) {
     static const char *const homes[] = {"", "offload_optimizer=disk offload_gradients=disk offload_param=disk offload_dir=zero_test_disk",
                                         "offload_optimizer=host offload_gradients=host offload_param=host"};
     const bool all = getenv("SNUG_TEST_FULL") != NULL;
-    int rows = 0, at = 0;
+    int ran = 0, at = 0;
     for (int ranks = 1; ranks <= MOST; ranks *= 2)
         for (int accumulation = 1; accumulation <= 4; accumulation += 3)
             for (int recompute = 0; recompute < 2; recompute++) {
@@ -224,11 +153,11 @@ static void matrix(void **state) {
                         memset(&other, 0, sizeof other);
                         train_on(&config, home == 2 ? "cpu-split" : "cpu", ranks, options, &other);
                         if (memcmp(&plain, &other, sizeof plain)) fail_msg("%d ranks, %s: another result than stage 0 in memory", ranks, options);
-                        rows++;
+                        ran++;
                     }
                 assert_true(isfinite(plain.loss[0]) && plain.loss[STEPS - 1] != plain.loss[0]);
             }
-    assert_true(rows >= (all ? 132 : 44));
+    assert_true(ran >= (all ? 132 : 44));
 }
 static void released(void **state) {
     (void)state;
@@ -251,13 +180,13 @@ static void gpt2(void **state) {
 static int count_collectives(const sn_model_config *model, const char *options, const char *op, bool update) {
     world w;
     int n = 0;
-    open_world(&w, model, "cpu", 2, options);
+    world_open(&w, &rows, model, "cpu", 2, options);
     for (int k = 0; k < w.plans[0]->n_programs; k++) {
         const sn_program *p = &w.plans[0]->programs[k].program;
         if (!(update ? w.plans[0]->programs[k].role == SN_ROLE_UPDATE : sn_role_trains(w.plans[0]->programs[k].role))) continue;
         for (uint32_t i = 0; i < p->count; i++) n += !strcmp(p->instrs[i].op, op);
     }
-    close_world(&w);
+    world_close(&w);
     return n;
 }
 
@@ -347,7 +276,7 @@ static void gathers_in_8_bits(void **state) {
     uint64_t sent[2] = {0};
     int blocks[2] = {0};
     for (int int8 = 0; int8 < 2; int8++) {
-        open_world(&w, &config, "cpu", 2, int8 ? "threads=1 zero_stage=3 zero_gather_dtype=int8" : "threads=1 zero_stage=3");
+        world_open(&w, &rows, &config, "cpu", 2, int8 ? "threads=1 zero_stage=3 zero_gather_dtype=int8" : "threads=1 zero_stage=3");
         for (size_t p = 0; p < w.s.job->n_persistent; p++) assert_int_equal(w.s.job->persistent[p].rest.form == SN_Q8_0, false);
         const sn_program *p = &w.plans[0]->programs[sn_job_role_index(w.s.job, SN_ROLE_TRAIN)].program;
         for (uint32_t i = 0; i < p->count; i++)
@@ -355,7 +284,7 @@ static void gathers_in_8_bits(void **state) {
                 sent[int8] += (uint64_t)p->instrs[i].bytes;
                 blocks[int8] += p->instrs[i].in[0].dtype == SN_Q8_0;
             }
-        close_world(&w);
+        world_close(&w);
     }
     assert_true(blocks[0] == 0 && blocks[1] >= 8 && sent[1] < sent[0]);
 }
@@ -369,10 +298,10 @@ static void bytes_fall(void **state) {
         char options[64];
         world w;
         snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=2 zero_stage=%d", stage);
-        open_world(&w, &config, "cpu", 4, options);
+        world_open(&w, &rows, &config, "cpu", 4, options);
         memset(held[stage], 0, sizeof held[stage]);
         for (size_t p = 0; p < w.s.job->n_persistent; p++) held[stage][w.s.job->persistent[p].class_of] += w.plans[0]->persistent[p].bytes;
-        close_world(&w);
+        world_close(&w);
     }
     assert_true(held[1][SN_CLASS_OPTIMIZER] * 2 < held[0][SN_CLASS_OPTIMIZER] && held[1][SN_CLASS_GRADIENTS] == held[0][SN_CLASS_GRADIENTS]);
     assert_true(held[2][SN_CLASS_GRADIENTS] * 2 < held[0][SN_CLASS_GRADIENTS] && held[2][SN_CLASS_WEIGHTS] == held[0][SN_CLASS_WEIGHTS]);

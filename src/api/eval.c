@@ -4,8 +4,8 @@
 
 #include "api/api.h"
 #include "base/mem.h"
+#include "base/system.h"
 #include "engine/evaluate.h"
-#include "engine/progress.h"
 
 static sn_status data_ids(snug_model *m, const snug_options *o, sn_ids *ids) {
     const char *path = snug_options_text(o, "data");

@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 #include "base/log.h"
+#include "base/system.h"
 #include "engine/progress.h"
 
 static sn_progress line;

@@ -18,32 +18,26 @@ const char *const snug_class_names[SNUG_CLASSES] = {
 #undef X
 };
 
-/* What the recipe states: what is free is no bound to a job that is only planned. */
-static sn_limits stated_limits(const sn_session *s, const sn_options *recipe) {
-    sn_limits l = sn_limits_of(s, recipe);
-    for (int h = 0; h < SN_HOLD_COUNT; h++)
-        if (!l.stated[h]) l.most[h] = UINT64_MAX;
-    l.disk_free = UINT64_MAX;
-    return l;
-}
-
-void sn_bill_out(const sn_session *s, const sn_options *recipe, snug_bill *out) {
-    const sn_bill *b = &s->plan->bill;
+static void fill_bill(const sn_limits *l, const sn_bill *b, snug_bill *out) {
     uint64_t need[SN_HOLD_COUNT];
     *out = (snug_bill){.total_bytes = b->total, .reserved_bytes = b->reserved};
     for (int t = 0; t < SN_TIER_COUNT; t++) out->by_tier[t] = b->by_tier[t];
     for (int c = 0; c < SN_CLASS_COUNT; c++) out->by_class[c] = b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c];
     snprintf(out->peak_program, sizeof out->peak_program, "%s", b->peak_program);
     snprintf(out->peak_op, sizeof out->peak_op, "%s", b->peak_op);
-    sn_limits l = stated_limits(s, recipe);
-    sn_needs_of(&l, b, need);
+    sn_needs_of(l, b, need);
     for (int h = 0; h < SN_HOLD_COUNT; h++) {
-        if (l.most[h] == UINT64_MAX) continue;
-        out->budget_by_tier[h] = l.most[h];
-        out->missing_by_tier[h] = need[h] > l.most[h] ? need[h] - l.most[h] : 0;
+        if (l->most[h] == UINT64_MAX) continue;
+        out->budget_by_tier[h] = l->most[h];
+        out->missing_by_tier[h] = need[h] > l->most[h] ? need[h] - l->most[h] : 0;
     }
     out->budget_bytes = out->budget_by_tier[SN_HOLD_DEVICE];
     out->missing_bytes = out->missing_by_tier[SN_HOLD_DEVICE];
+}
+
+void sn_bill_out(const sn_session *s, const sn_options *recipe, snug_bill *out) {
+    const sn_limits l = sn_limits_stated(s, recipe);
+    fill_bill(&l, &s->plan->bill, out);
 }
 
 const char *sn_adapter_of(const snug_options *o) {
@@ -101,8 +95,8 @@ snug_status snug_plan_make(snug_model *m, const snug_options *o, snug_plan **out
         }
     }
     if (s == SN_OK) {
-        p->limits = stated_limits(&p->session, recipe);
-        sn_bill_out(&p->session, recipe, &p->bill);
+        p->limits = sn_limits_stated(&p->session, recipe);
+        fill_bill(&p->limits, &p->session.plan->bill, &p->bill);
     }
     if (s == SN_OK && !generates) {
         sn_rates rates;
@@ -130,8 +124,6 @@ snug_status snug_plan_check(const snug_plan *p) { return (snug_status)sn_limits_
 static void render_json(const snug_plan *p, const sn_forecast *f, sn_str *text) {
     const snug_bill *b = &p->bill;
     sn_bill_json(p->session.plan, f, text);
-    while (text->size && text->data[text->size - 1] != '}') text->size--;
-    if (text->size) text->size--;
     sn_str_add(text, ", \"budget\": {");
     for (int h = 0, n = 0; h < SN_HOLD_COUNT; h++) {
         if (p->limits.most[h] == UINT64_MAX) continue;

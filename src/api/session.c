@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/progress.h"
+#include "base/system.h"
 
 static sn_status read_sampling(snug_session *s) {
     const sn_options *r = s->recipe;

@@ -21,11 +21,10 @@ static double role_flops(const sn_plan *plan, sn_role role) {
     return sum;
 }
 
-static void planned(void *context, const sn_session *session, const sn_options *recipe, const sn_forecast *forecast, const sn_fit *fit) {
+static void planned(void *context, const sn_session *session, const sn_options *recipe, const sn_fit *fit) {
     bridge *b = context;
     const sn_plan *plan = session->plan;
     double tokens = (double)sn_options_int(recipe, "per_device_train_batch_size") * (double)sn_options_int(recipe, "cutoff_len");
-    (void)forecast;
     sn_probe p;
     bool found = false;
     sn_bill_out(session, recipe, &b->bill);

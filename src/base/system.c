@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -48,6 +49,12 @@ static uint64_t kib_of(const char *path, const char *key) {
     char text[PROC_TEXT];
     uint64_t kib = 0;
     return read_text(path, text) && number_after(text, key, &kib) && kib <= UINT64_MAX / 1024 ? kib * 1024 : 0;
+}
+
+double sn_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 uint64_t sn_rss_bytes(void) { return kib_of("/proc/self/status", "VmRSS:"); }

@@ -6,6 +6,9 @@
 
 #include "base/status.h"
 
+/* Seconds of a clock that never goes back. */
+double sn_now(void);
+
 /* This process: resident now (VmRSS) and at its peak (VmHWM) from /proc/self/status; 0 where that file is absent.
  * The kernel counts per processor: the peak can be shown some hundred KiB below the true one. */
 uint64_t sn_rss_bytes(void);

@@ -2,15 +2,14 @@
 #include "base/team.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/futex.h"
 #include "base/mem.h"
 
 enum { SPINS = 20000, STACK_BYTES = 512 * 1024, MOST_TASKS = 1 << 30 };
@@ -37,22 +36,6 @@ struct sn_team {
     atomic_bool stop;
 };
 
-static void futex_wait(atomic_uint *word, unsigned seen) {
-    syscall(SYS_futex, (unsigned *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-}
-
-static void futex_wake(atomic_uint *word) {
-    syscall(SYS_futex, (unsigned *)word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
-}
-
-static void wait_while(atomic_uint *word, unsigned seen) {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != seen) return;
-        __builtin_ia32_pause();
-    }
-    while (atomic_load_explicit(word, memory_order_acquire) == seen) futex_wait(word, seen);
-}
-
 static void run_tasks(sn_team *t, int index) {
     for (;;) {
         unsigned long long ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
@@ -64,7 +47,7 @@ static void run_tasks(sn_team *t, int index) {
         bool before = sn_alloc_forbid(atomic_load_explicit(&t->forbids, memory_order_relaxed));
         fn(context, task, index);
         sn_alloc_forbid(before);
-        if (atomic_fetch_add_explicit(&t->done, 1, memory_order_acq_rel) + 1 == n && index != 0) futex_wake(&t->done);
+        if (atomic_fetch_add_explicit(&t->done, 1, memory_order_acq_rel) + 1 == n && index != 0) sn_futex_wake(&t->done);
     }
 }
 
@@ -79,7 +62,7 @@ static void *member_main(void *arg) {
     }
     unsigned seen = 0;
     for (;;) {
-        wait_while(&t->round, seen);
+        sn_wait_while(&t->round, seen, SPINS);
         seen = atomic_load_explicit(&t->round, memory_order_acquire);
         if (atomic_load(&t->stop)) return NULL;
         run_tasks(t, m->index);
@@ -117,7 +100,7 @@ void sn_team_close(sn_team *t) {
     if (!t) return;
     atomic_store(&t->stop, true);
     atomic_fetch_add(&t->round, 1);
-    futex_wake(&t->round);
+    sn_futex_wake(&t->round);
     for (int i = 1; i <= t->started; i++) pthread_join(t->members[i].thread, NULL);
     sn_free(t->members);
     sn_free(t);
@@ -147,9 +130,9 @@ static void run_round(sn_team *t, unsigned n, sn_task_fn fn, void *context) {
     atomic_store_explicit(&t->done, 0, memory_order_relaxed);
     atomic_store_explicit(&t->ticket, round << 32, memory_order_release);
     atomic_fetch_add_explicit(&t->round, 1, memory_order_release);
-    futex_wake(&t->round);
+    sn_futex_wake(&t->round);
     run_tasks(t, 0);
-    for (unsigned ended; (ended = atomic_load_explicit(&t->done, memory_order_acquire)) != n;) wait_while(&t->done, ended);
+    for (unsigned ended; (ended = atomic_load_explicit(&t->done, memory_order_acquire)) != n;) sn_wait_while(&t->done, ended, SPINS);
 }
 
 void sn_team_run(sn_team *t, int64_t n_tasks, sn_task_fn fn, void *context) {

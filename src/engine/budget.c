@@ -7,9 +7,8 @@
 #include "base/system.h"
 
 static uint64_t budget_here(const sn_options *recipe, int ranks) {
-    if (!sn_options_given(recipe, "memory")) return sn_memory_free() / (uint64_t)ranks;
     sn_budget b = sn_options_budget(recipe, "memory");
-    if (b.bare == UINT64_MAX && b.device == UINT64_MAX && b.host == UINT64_MAX) return sn_memory_free() / (uint64_t)ranks; /* disk= alone */
+    if (b.bare == UINT64_MAX && b.device == UINT64_MAX && b.host == UINT64_MAX) return sn_memory_free() / (uint64_t)ranks; /* unset, or disk= alone */
     return b.bare != UINT64_MAX ? b.bare : b.device;
 }
 
@@ -32,24 +31,33 @@ static uint64_t free_below(const char *folder) {
 }
 
 sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe) {
-    bool addresses = s->device.shape.addresses >> SN_TIER_HOST & 1, given = sn_options_given(recipe, "memory");
+    bool addresses = s->device.shape.addresses >> SN_TIER_HOST & 1;
     sn_budget b = sn_options_budget(recipe, "memory");
     sn_limits l = {.most = {UINT64_MAX, b.host, b.disk}, .one_memory = addresses, .sharing = ranks_of_node(s)};
     l.stated[SN_HOLD_HOST] = b.host != UINT64_MAX;
     l.stated[SN_HOLD_DISK] = b.disk != UINT64_MAX;
     l.most[SN_HOLD_DEVICE] = sn_budget_bytes(recipe, l.sharing);
-    l.stated[SN_HOLD_DEVICE] = s->accelerator || (given && (b.bare != UINT64_MAX || b.device != UINT64_MAX));
-    bool named = given && b.bare == UINT64_MAX && b.device != UINT64_MAX;
+    l.stated[SN_HOLD_DEVICE] = s->accelerator || b.bare != UINT64_MAX || b.device != UINT64_MAX;
+    bool named = b.bare == UINT64_MAX && b.device != UINT64_MAX;
     l.whole = !addresses && s->device.shape.kind == SN_DEVICE_CPU && !s->accelerator && !named;
     l.disk_free = free_below(sn_passes_folder(recipe, NULL));
     if (!strcmp(s->device.shape.name, "null")) l = (sn_limits){.most = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, .disk_free = UINT64_MAX, .sharing = l.sharing};
     return l;
 }
 
+sn_limits sn_limits_stated(const sn_session *s, const sn_options *recipe) {
+    sn_limits l = sn_limits_of(s, recipe);
+    for (int h = 0; h < SN_HOLD_COUNT; h++)
+        if (!l.stated[h]) l.most[h] = UINT64_MAX;
+    l.disk_free = UINT64_MAX;
+    return l;
+}
+
 void sn_limits_agree(sn_limits *l, const sn_world *w) {
-    for (int h = 0; w && h < SN_HOLD_COUNT; h++) l->most[h] = sn_world_least(w, l->most[h]);
-    if (w) l->disk_free = sn_world_least(w, l->disk_free);
-    if (w) l->sharing = SN_RANKS_MOST - (int)sn_world_least(w, (uint64_t)(SN_RANKS_MOST - l->sharing)); /* of the fullest node */
+    if (!w) return;
+    for (int h = 0; h < SN_HOLD_COUNT; h++) l->most[h] = sn_world_least(w, l->most[h]);
+    l->disk_free = sn_world_least(w, l->disk_free);
+    l->sharing = SN_RANKS_MOST - (int)sn_world_least(w, (uint64_t)(SN_RANKS_MOST - l->sharing)); /* of the fullest node */
 }
 
 static uint64_t times(uint64_t bytes, int ranks) {
@@ -75,12 +83,11 @@ bool sn_limits_hold(const sn_limits *l, const sn_bill *b) {
 
 /* "host: the 2 ranks of a node need 3.1 GiB (N bytes), the budget is 2.0 GiB: N bytes (1.1 GiB) missing". */
 static void describe(const sn_limits *l, sn_hold h, uint64_t need, sn_str *out) {
-    static const char *const names[] = {"device: ", "host: ", "disk: "};
     char a[24], b[24], c[24];
     uint64_t missing = need - l->most[h];
     bool bare = h == SN_HOLD_DEVICE && (l->one_memory || l->whole);
     if (out->size) sn_str_add(out, "; ");
-    sn_str_add(out, bare ? "" : names[h]);
+    if (!bare) sn_str_printf(out, "%s: ", sn_tier_name((sn_tier)h));
     if (h == SN_HOLD_DEVICE || l->sharing == 1) sn_str_add(out, "the plan needs");
     else sn_str_printf(out, "the %d ranks of a node need", l->sharing);
     sn_str_printf(out, " %s (%llu bytes), the budget is %s: %llu bytes (%s) missing", sn_bytes_text(need, a), (unsigned long long)need,
@@ -112,5 +119,5 @@ sn_status sn_limits_check(const sn_limits *l, const sn_bill *b, const char *chan
 
 sn_status sn_session_check_budget(const sn_session *s, const sn_options *recipe) {
     sn_limits l = sn_limits_of(s, recipe);
-    return sn_limits_check(&l, s->most.total ? &s->most : &s->plan->bill, NULL);
+    return sn_limits_check(&l, &s->most, NULL);
 }

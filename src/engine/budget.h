@@ -24,6 +24,9 @@ typedef struct sn_limits {
  * session is planned. */
 sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe);
 
+/* Those that the recipe states alone: what is free is no bound to a job that is only planned. */
+sn_limits sn_limits_stated(const sn_session *s, const sn_options *recipe);
+
 /* Collective over the processes (NULL: one alone): all get the smallest. */
 void sn_limits_agree(sn_limits *l, const sn_world *w);
 

@@ -77,9 +77,8 @@ static sn_status write_pieces(const sn_session *s, int32_t turn, sn_st_writer *w
         if (!is_state(job, (sn_pid)p, turn)) continue;
         note *n = &notes[index++];
         size_t bytes;
-        int64_t first;
         sn_run *holder;
-        for (int i = 0; sn_session_piece(s, (sn_pid)p, i, &first, &holder, &bytes); i++) {
+        for (int i = 0; sn_session_piece(s, (sn_pid)p, i, &holder, &bytes); i++) {
             for (sn_extent part = {0}; sn_session_part(s, holder, (sn_pid)p, &part);) SN_TRY(write_part(holder, (sn_pid)p, &part, w, index - 1, &n->crc));
             n->bytes += bytes;
         }

@@ -8,21 +8,21 @@
 #include "engine/search.h"
 #include "engine/train.h"
 
-static const char *const kinds[] = {[SN_CHOICE_EXACT] = "exact", [SN_CHOICE_REORDERED] = "reordered", [SN_CHOICE_LOSSY] = "lossy"};
+/* What holds for all rows: of the first, the job as it is. No choice changes the machine. */
+typedef struct common {
+    sn_cluster cluster;
+    sn_rates rates;
+} common;
 
-static void take_limits(const sn_session *s, const sn_options *recipe, sn_comparison *c) {
-    c->limits = sn_limits_of(s, recipe);
-    for (int h = 0; h < SN_HOLD_COUNT; h++) {
-        if (!c->limits.stated[h]) c->limits.most[h] = UINT64_MAX;
-        c->stated |= c->limits.stated[h];
-    }
-    c->limits.disk_free = UINT64_MAX;
+static sn_status take_base(const sn_session *s, const sn_options *recipe, sn_comparison *c, common *b) {
+    c->limits = sn_limits_stated(s, recipe);
+    for (int h = 0; h < SN_HOLD_COUNT; h++) c->stated |= c->limits.stated[h];
+    b->cluster = s->cluster;
+    return sn_train_rates(s, recipe, &b->rates, &c->measured);
 }
 
-/* cluster: set by the first row, the job as it is. */
-static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared *row, sn_comparison *c, sn_cluster *cluster) {
+static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared *row, sn_comparison *c, common *base) {
     sn_session s = {0};
-    sn_rates rates;
     sn_forecast f = {0};
     sn_status status = sn_train_plan(model, recipe, NULL, NULL, &s);
     if (status == SN_ERR_NO_MEMORY || (status != SN_OK && !row->pass)) return status;
@@ -31,12 +31,8 @@ static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared 
         return SN_OK;
     }
     const sn_bill *b = &s.plan->bill;
-    if (!row->pass) {
-        take_limits(&s, recipe, c);
-        *cluster = s.cluster;
-    }
-    status = sn_train_rates(&s, recipe, &rates, &c->measured);
-    if (status == SN_OK) status = sn_train_forecast(&s, recipe, &rates, &f);
+    if (!row->pass) status = take_base(&s, recipe, c, base);
+    if (status == SN_OK) status = sn_train_forecast(&s, recipe, &base->rates, &f);
     memcpy(row->by_tier, b->by_tier, sizeof row->by_tier);
     row->total = b->total;
     row->over = !sn_limits_hold(&c->limits, b);
@@ -46,29 +42,30 @@ static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared 
     return status;
 }
 
-static sn_status add_choice(sn_model *model, const sn_options *recipe, const sn_pass *pass, const sn_choice *choice, sn_comparison *c) {
+static sn_status add_choice(sn_model *model, const sn_options *recipe, const sn_pass *pass, const sn_choice *choice, sn_comparison *c, common *base) {
     sn_compared *row = &c->rows[c->n++];
     sn_options *changed;
     row->pass = pass->name;
     row->kind = choice->kind;
     SN_TRY(sn_options_copy(recipe, &changed));
     sn_status s = sn_choose(changed, choice, row->change, sizeof row->change);
-    if (s == SN_OK) s = measure(model, changed, row, c, NULL);
+    if (s == SN_OK) s = measure(model, changed, row, c, base);
     sn_options_close(changed);
     return s;
 }
 
 sn_status sn_compare_training(sn_model *model, const sn_options *recipe, sn_comparison *out) {
     size_t most = 1;
-    sn_cluster cluster;
+    common base;
     for (size_t i = 0; i < sn_n_passes; i++) most += sn_passes[i]->n_choices;
     *out = (sn_comparison){.rows = sn_alloc_zero(most, sizeof *out->rows), .n = 1};
     if (!out->rows) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the comparison");
-    sn_status s = measure(model, recipe, &out->rows[0], out, &cluster);
+    sn_status s = measure(model, recipe, &out->rows[0], out, &base);
     for (size_t i = 0; s == SN_OK && i < sn_n_passes; i++) {
         const sn_pass *p = sn_passes[i];
         for (size_t k = 0; s == SN_OK && k < p->n_choices; k++)
-            if (sn_choice_applies(p, recipe, &cluster, &p->choices[k])) s = add_choice(model, recipe, p, &p->choices[k], out);
+            if (sn_choice_applies(p, recipe, &base.cluster, &p->choices[k]))
+                s = add_choice(model, recipe, p, &p->choices[k], out, &base);
     }
     if (s != SN_OK) sn_comparison_free(out);
     return s;
@@ -80,7 +77,6 @@ void sn_comparison_free(sn_comparison *c) {
 }
 
 void sn_comparison_print(const sn_comparison *c, sn_str *out) {
-    static const char *const names[] = {"device", "host", "disk"};
     char device[24], host[24], disk[24], total[24];
     int width = 28;
     for (size_t i = 0; i < c->n; i++)
@@ -88,7 +84,7 @@ void sn_comparison_print(const sn_comparison *c, sn_str *out) {
     sn_str_printf(out, "%-*s %-9s %12s %12s %12s %12s %12s\n", width, "", "", "device", "host", "disk", "total", "s a step");
     for (size_t i = 0; i < c->n; i++) {
         const sn_compared *r = &c->rows[i];
-        sn_str_printf(out, "%-*s %-9s ", width, r->pass ? r->change : "as it is", r->pass ? kinds[r->kind] : "");
+        sn_str_printf(out, "%-*s %-9s ", width, r->pass ? r->change : "as it is", r->pass ? sn_choice_kind_name(r->kind) : "");
         if (*r->reason) {
             sn_str_printf(out, "refused: %s\n", r->reason);
             continue;
@@ -101,7 +97,7 @@ void sn_comparison_print(const sn_comparison *c, sn_str *out) {
                   c->measured ? "" : " from guessed rates (snug probe measures this machine, --device-shape names another)");
     if (c->stated) sn_str_add(out, "; over: more than the budget");
     for (int h = 0; h < SN_HOLD_COUNT; h++)
-        if (c->limits.most[h] != UINT64_MAX && c->stated) sn_str_printf(out, ", %s %s", names[h], sn_bytes_text(c->limits.most[h], total));
+        if (c->limits.most[h] != UINT64_MAX) sn_str_printf(out, ", %s %s", sn_tier_name((sn_tier)h), sn_bytes_text(c->limits.most[h], total));
     sn_str_add(out, "\n");
 }
 
@@ -117,7 +113,7 @@ void sn_comparison_json(const sn_comparison *c, sn_str *out) {
         else sn_str_add(out, "null");
         sn_str_add(out, ", \"change\": ");
         sn_str_json(out, r->change, strlen(r->change));
-        sn_str_printf(out, ", \"kind\": \"%s\"", kinds[r->kind]);
+        sn_str_printf(out, ", \"kind\": \"%s\"", sn_choice_kind_name(r->kind));
         if (*r->reason) {
             sn_str_add(out, ", \"refused\": ");
             sn_str_json(out, r->reason, strlen(r->reason));

@@ -6,11 +6,9 @@
 #include "base/bytes.h"
 #include "engine/train.h"
 
-static const char *const kind_names[] = {[SN_CHOICE_EXACT] = "exact", [SN_CHOICE_REORDERED] = "reordered", [SN_CHOICE_LOSSY] = "lossy"};
 static const char *const kind_words[] = {[SN_CHOICE_EXACT] = "bit-exact",
                                          [SN_CHOICE_REORDERED] = "the same step in smaller micro-batches",
                                          [SN_CHOICE_LOSSY] = "another form: results differ within its tolerance"};
-static const char *const hold_names[] = {"device", "host", "disk"};
 
 /* ---- Refusing ---- */
 
@@ -72,8 +70,8 @@ void sn_fit_json(const sn_fit *f, sn_str *out) {
     for (int i = 0; i < s->n_fits; i++) {
         sn_str_add(out, i ? ", {\"change\": " : "{\"change\": ");
         sn_str_json(out, s->fits[i].change, strlen(s->fits[i].change));
-        sn_str_printf(out, ", \"kind\": \"%s\", \"step_seconds\": %.6g", kind_names[s->fits[i].kind], s->fits[i].seconds);
-        for (int h = 0; h < SN_HOLD_COUNT; h++) sn_str_printf(out, ", \"%s_bytes\": %llu", hold_names[h], (unsigned long long)s->fits[i].need[h]);
+        sn_str_printf(out, ", \"kind\": \"%s\", \"step_seconds\": %.6g", sn_choice_kind_name(s->fits[i].kind), s->fits[i].seconds);
+        for (int h = 0; h < SN_HOLD_COUNT; h++) sn_str_printf(out, ", \"%s_bytes\": %llu", sn_tier_name((sn_tier)h), (unsigned long long)s->fits[i].need[h]);
         sn_str_add(out, "}");
     }
     sn_str_add(out, "]}");

@@ -2,17 +2,8 @@
 
 #include "engine/job.h"
 
-/* Writes what this rank holds at `data`, in logical runs. */
-static void initialise(const sn_run *run, const sn_persistent *e, sn_pid p, sn_pid key, uint64_t seed, char *data) {
-    const sn_placed *at = sn_run_placed(run, p);
-    int64_t where, n, block = sn_dtypes[e->rest.form].block;
-    for (int64_t k = 0; k < at->count; k += n) {
-        n = sn_placed_run(at, &e->shape, k, &where);
-        sn_initialise(e, key, seed, where, n, data + k / block * sn_dtypes[e->rest.form].bytes);
-    }
-}
-
-static sn_status initialise_on_disk(sn_run *run, const sn_persistent *e, sn_pid p, sn_pid key, uint64_t seed) {
+/* Draws what this rank holds, in logical runs, and writes it where it rests. */
+static sn_status initialise(sn_run *run, const sn_persistent *e, sn_pid p, sn_pid key, uint64_t seed) {
     enum { CHUNK = 4096 };
     float buffer[CHUNK]; /* no form is wider */
     const sn_placed *at = sn_run_placed(run, p);
@@ -34,10 +25,8 @@ sn_status sn_load_weights(sn_run *run, const sn_job *job, uint64_t seed) {
         const sn_persistent *e = &job->persistent[p];
         bool master = e->parent != SN_NONE && sn_job_master(job, e->parent) == p;
         if (sn_job_turn(job, (sn_pid)p) >= 0 || e->source.file >= 0 || !(e->class_of == SN_CLASS_WEIGHTS || master)) continue;
-        const sn_placed *at = sn_run_placed(run, (sn_pid)p);
-        void *data = sn_run_persistent(run, (sn_pid)p);
-        if (data) initialise(run, e, (sn_pid)p, master ? e->parent : (sn_pid)p, seed, data);
-        else if (at->tier == SN_TIER_DISK) SN_TRY(initialise_on_disk(run, e, (sn_pid)p, master ? e->parent : (sn_pid)p, seed));
+        if (sn_run_persistent(run, (sn_pid)p) || sn_run_placed(run, (sn_pid)p)->tier == SN_TIER_DISK)
+            SN_TRY(initialise(run, e, (sn_pid)p, master ? e->parent : (sn_pid)p, seed));
     }
     return SN_OK;
 }

@@ -12,9 +12,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/system.h"
 #include "base/team.h"
 #include "engine/profile.h"
-#include "engine/progress.h"
 #include "io/hub_store.h"
 
 enum { CHAINS = 12, ROUNDS = 200000, REPEATS = 5, MEMORY = 256 << 20 };

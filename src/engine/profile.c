@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/system.h"
 #include "engine/search.h"
 #include "engine/train.h"
 #include "program/files.h"

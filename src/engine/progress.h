@@ -57,7 +57,4 @@ const char *sn_duration_text(double seconds, char buffer[32]);
 /* Seconds left when `done` of `total` units took `seconds`; NaN before the first. */
 double sn_seconds_left(int64_t done, int64_t total, double seconds);
 
-/* Seconds of a clock that never goes back. */
-double sn_now(void);
-
 #endif

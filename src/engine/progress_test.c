@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/system.h"
 #include "engine/progress.h"
 
 /* What was written to ends[1] since the last call. A terminal hands bytes over later than write() returns, but in order: a

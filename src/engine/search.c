@@ -20,6 +20,7 @@ typedef struct facts { /* of a plan; or, of a candidate without one, bounds from
     uint64_t rest, disk;              /* bytes of persistent values on the device and on disk */
     uint64_t activations;             /* bytes of activations, and of what kernels work with, that live at once before the update */
     double compute, update, io, comm; /* seconds of a step; compute: before the update */
+    double span;                      /* seconds that it takes; of a plan only */
 } facts;
 
 typedef struct candidate {
@@ -186,6 +187,7 @@ static sn_status add_program(const sn_session *s, int k, const sn_rates *rates, 
     }
     sn_free(seconds);
     SN_TRY(status);
+    f->span += times * t.span;
     f->io += times * t.io;
     f->comm += times * t.communication;
     return activations_of(s->job->graphs[k], p, &f->activations);
@@ -320,7 +322,6 @@ static void keep(sn_search *s, sn_found *x) {
 static sn_status measure(work *w, candidate *c) {
     sn_found x = {.kind = (sn_choice_kind)c->kind, .place = (size_t)(c - w->space.all)};
     sn_session s = {0};
-    sn_forecast forecast;
     facts f;
     c->done = true;
     sn_status status = apply(w, c, &x.recipe, x.change, sizeof x.change);
@@ -332,12 +333,11 @@ static sn_status measure(work *w, candidate *c) {
         if (planned == SN_ERR_NO_MEMORY) status = planned;
     }
     if (status == SN_OK && legal) status = facts_of(&s, x.recipe, &w->rates, &f);
-    if (status == SN_OK && legal) status = sn_train_forecast(&s, x.recipe, &w->rates, &forecast);
     if (status == SN_OK && legal) {
         w->out->planned++;
         for (int k = 0; k < s.plan->n_programs; k++) w->effort += s.plan->programs[k].program.count;
         for (size_t i = 0; i < w->space.n; i++) learn(&w->space, &w->space.all[i], c, &f);
-        x.seconds = forecast.step_seconds;
+        x.seconds = f.span;
         sn_needs_of(w->limits, &s.most, x.need);
         fits = sn_limits_hold(w->limits, &s.most);
         if (!*w->out->smallest.change || x.need[SN_HOLD_DEVICE] < w->out->smallest.need[SN_HOLD_DEVICE]) {

@@ -1,11 +1,7 @@
 #include "engine/session.h"
 
 #include <malloc.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/bytes.h"
-#include "base/system.h"
 #include "engine/peft.h"
 #include "io/safetensors.h"
 #include "plan/cluster.h"
@@ -101,15 +97,13 @@ static uint64_t most_put_together(const sn_session *s) {
     return most;
 }
 
-bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_run **holder, size_t *bytes) {
+bool sn_session_piece(const sn_session *s, sn_pid p, int i, sn_run **holder, size_t *bytes) {
     int r = 0, here = s->runs ? s->n_runs : 1;
     for (; r < here; r++)
         if (is_first_holder(s, p, s->rank + r) && !i--) break;
     if (r == here) return false;
     *holder = s->runs ? s->runs[r] : s->run;
-    const sn_placed *at = sn_run_placed(*holder, p);
-    *first = at->first;
-    *bytes = (size_t)at->bytes;
+    *bytes = (size_t)sn_run_placed(*holder, p)->bytes;
     return true;
 }
 
@@ -129,7 +123,7 @@ bool sn_session_in_order(const sn_session *s, sn_pid p) {
     const sn_persistent *e = &s->job->persistent[p];
     if (axes_in_shards(e) > 1) return false;
     for (int a = 0; a < SN_MESH_AXES; a++)
-        if (e->rest.split.axis[a].kind == SN_SHARD && !sn_is_flat(&e->rest.split.axis[a]) && (e->rest.split.axis[a].dim || e->rest.split.axis[a].at != SN_DEAL_RUN)) return false;
+        if (e->rest.split.axis[a].kind == SN_SHARD && !sn_is_run(&e->rest.split.axis[a])) return false;
     return true;
 }
 
@@ -137,18 +131,18 @@ sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
     const sn_persistent *e = &s->job->persistent[p];
     uint64_t room;
     char *whole = sn_run_transient(s->run, &room);
-    int64_t first;
     size_t bytes;
     sn_run *holder;
     *out = NULL;
-    if (!is_put_together(s, p) && sn_session_piece(s, p, 0, &first, &holder, &bytes)) *out = sn_run_persistent(holder, p);
-    if (!is_put_together(s, p) || !whole) return SN_OK;
+    const bool together = is_put_together(s, p);
+    if (!together && sn_session_piece(s, p, 0, &holder, &bytes)) *out = sn_run_persistent(holder, p);
+    if (!together || !whole) return SN_OK;
     *out = whole += s->exports ? SN_STAGING_BYTES : 0;
     if (s->saved && is_elsewhere(s, p)) {
         const sn_st_tensor *t = sn_st_find(s->saved, e->name);
         return t ? sn_st_read(s->saved, t, 0, whole, (size_t)t->bytes) : sn_fail(SN_ERR_INTERNAL, "the checkpoint lacks %s", e->name);
     }
-    for (int i = 0; sn_session_piece(s, p, i, &first, &holder, &bytes); i++)
+    for (int i = 0; sn_session_piece(s, p, i, &holder, &bytes); i++)
         for (sn_extent part = {0}; sn_session_part(s, holder, p, &part);) SN_TRY(sn_run_read(holder, p, part.here, whole + part.whole, part.bytes));
     return SN_OK;
 }

@@ -61,8 +61,8 @@ sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *a
 void sn_session_close(sn_session *s); /* not the model */
 
 /* A persistent value is held in pieces: whole, or in shards, of the lowest ranks that have each. Piece i of those in this process is all
- * `bytes` of holder's value p, *first: its index in what is cut flat; false after the last. */
-bool sn_session_piece(const sn_session *s, sn_pid p, int i, int64_t *first, sn_run **holder, size_t *bytes);
+ * `bytes` of holder's value p; false after the last. */
+bool sn_session_piece(const sn_session *s, sn_pid p, int i, sn_run **holder, size_t *bytes);
 
 /* A piece lies in the whole in parts of it: bytes from `here` on of what the holder has are those from `whole` on. */
 typedef struct sn_extent {

@@ -311,7 +311,7 @@ static sn_status run_training(sn_training *t, const char *data) {
     if (!t->world.rank && t->hooks && t->hooks->planned) {
         sn_session alone = t->session; /* what is shown asks no other rank: those are not here */
         alone.world = NULL;
-        t->hooks->planned(t->hooks->context, &alone, t->recipe, &t->forecast, &t->fit);
+        t->hooks->planned(t->hooks->context, &alone, t->recipe, &t->fit);
     }
     t->micro_rows = sn_options_int(t->recipe, "per_device_train_batch_size");
     t->accumulation = sn_options_int(t->recipe, "gradient_accumulation_steps");

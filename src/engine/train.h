@@ -10,8 +10,8 @@
 struct sn_fit;
 
 typedef struct sn_train_hooks {
-    /* After planning, before any allocation: the job, its recipe (changed by the fit), the estimate, what the fit did. May be NULL. */
-    void (*planned)(void *context, const sn_session *session, const sn_options *recipe, const sn_forecast *forecast, const struct sn_fit *fit);
+    /* After planning, before any allocation: the job, its recipe (changed by the fit), what the fit did. May be NULL. */
+    void (*planned)(void *context, const sn_session *session, const sn_options *recipe, const struct sn_fit *fit);
     void (*step)(void *context, const sn_step_report *report);        /* after every logging_steps; may be NULL */
     void *context;
     const volatile sig_atomic_t *stop; /* nonzero: save and return after the step at work; may be NULL */

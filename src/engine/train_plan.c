@@ -82,16 +82,17 @@ sn_status sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates
     return SN_OK;
 }
 
-sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, sn_session *s) {
+static sn_status plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, uint64_t most, sn_session *s) {
     sn_status status = plan_training(s, model, recipe, world, stop_after);
-    if (status == SN_OK && !stop_after) status = sn_session_plan(s);
+    if (status == SN_OK && !stop_after) status = sn_session_plan_within(s, most);
     if (status != SN_OK) sn_session_close(s);
     return status;
 }
 
+sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, sn_session *s) {
+    return plan(model, recipe, world, stop_after, 0, s);
+}
+
 sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, sn_session *s) {
-    sn_status status = plan_training(s, model, recipe, world, NULL);
-    if (status == SN_OK) status = sn_session_plan_within(s, most);
-    if (status != SN_OK) sn_session_close(s);
-    return status;
+    return plan(model, recipe, world, NULL, most, s);
 }

@@ -153,9 +153,8 @@ static const char *broken_weight(const sn_training *t) {
         const sn_persistent *e = &job->persistent[p];
         if (e->class_of != SN_CLASS_WEIGHTS || !sn_dtype_is_float(e->rest.form)) continue;
         size_t item = (size_t)sn_dtypes[e->rest.form].bytes, bytes;
-        int64_t first;
         sn_run *holder;
-        for (int i = 0; sn_session_piece(&t->session, (sn_pid)p, i, &first, &holder, &bytes); i++)
+        for (int i = 0; sn_session_piece(&t->session, (sn_pid)p, i, &holder, &bytes); i++)
             for (size_t at = 0; at < bytes; at += item) {
                 float x;
                 char element[8] = {0};

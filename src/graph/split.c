@@ -196,7 +196,7 @@ static bool infer_linear(const work *w) {
     const sn_op *op = sn_ops[w->n->op];
     bool partial = false;
     /* A cast rounds each summand, which is wanted only where a summand is to rest. */
-    bool rests = w->n->op == SN_OP_cast && w->n->out[0] != SN_NONE && (w->g->values[w->n->out[0]].persistent == SN_NONE ? w->kept[w->n->out[0]].kind : w->g->values[w->n->out[0]].rest.split.axis[w->a].kind) == SN_PARTIAL;
+    bool rests = w->n->op == SN_OP_cast && is_there(w, w->n->n_in) && shard_of(w, w->n->n_in).kind == SN_PARTIAL;
     for (int i = 0; i < w->n->n_in; i++) {
         if (w->n->in[i].value == SN_NONE) continue;
         sn_split_axis x = arriving(w->g, w->n, i, w->a);
@@ -204,13 +204,10 @@ static bool infer_linear(const work *w) {
         if (x.kind == SN_PARTIAL ? !linear : x.kind != SN_WHOLE || (linear && !once)) return false;
         partial |= x.kind == SN_PARTIAL;
     }
-    for (int o = 0; partial && o < w->n->n_out; o++) {
-        const sn_value *v = w->n->out[o] == SN_NONE ? NULL : &w->g->values[w->n->out[o]];
-        if (v && v->persistent != SN_NONE && v->rest.split.axis[w->a].kind != SN_PARTIAL) return false; /* it is to rest as a sum */
-    }
-    for (int i = 0; partial && i < w->n->n_in; i++) {
-        const sn_value *v = w->n->in[i].value == SN_NONE || !(op->into >> i & 1) ? NULL : &w->g->values[w->n->in[i].value];
-        if (v && v->persistent != SN_NONE && v->rest.split.axis[w->a].kind != SN_PARTIAL) return false;
+    for (int t = 0; partial && t < w->n->n_in + w->n->n_out; t++) {
+        if (!is_there(w, t) || (t < w->n->n_in && !(op->into >> t & 1))) continue;
+        const sn_value *v = &w->g->values[t < w->n->n_in ? w->n->in[t].value : w->n->out[t - w->n->n_in]];
+        if (v->persistent != SN_NONE && v->rest.split.axis[w->a].kind != SN_PARTIAL) return false; /* it is to rest as a sum */
     }
     for (int o = 0; partial && o < w->n->n_out; o++)
         if (w->n->out[o] != SN_NONE) w->g->values[w->n->out[o]].result.axis[w->a] = (sn_split_axis){.kind = SN_PARTIAL};
@@ -244,24 +241,19 @@ static sn_status infer_inputs(const work *w, char letter, int from, const sn_spl
         if (letter) dim = find_letter(letters, count, letter);
         if (dim >= 0) SN_TRY(scale_shard(w, from, shard, i, dim, &wanted));
         SN_TRY(check_blocks(w, i, &wanted));
-        if (x.kind == wanted.kind && (x.kind != SN_SHARD || (x.dim == wanted.dim && x.unit == wanted.unit && x.at == wanted.at))) continue;
-        want(w->g, w->n, i, w->a, wanted);
+        if (!sn_axis_equal(&x, &wanted)) want(w->g, w->n, i, w->a, wanted);
     }
     return SN_OK;
 }
 
 /* ---- Some ranks only ---- */
 
-static bool is_within(const sn_split_axis *inner, const sn_split_axis *outer) {
-    return sn_axis_holds(outer, inner->at) && sn_axis_holds(outer, inner->also);
-}
-
 /* Leaves of *here what x is at too. Where they have nothing in common *here stays, and x is moved. */
 static void narrow(sn_split_axis *here, const sn_split_axis *x) {
     if (x->kind != SN_AT) return;
     if (here->kind != SN_AT) *here = *x;
-    else if (!is_within(here, x) && sn_axis_holds(x, here->at)) *here = sn_at(here->at);
-    else if (!is_within(here, x) && sn_axis_holds(x, here->also)) *here = sn_at(here->also);
+    else if (!sn_axis_within(here, x) && sn_axis_holds(x, here->at)) *here = sn_at(here->at);
+    else if (!sn_axis_within(here, x) && sn_axis_holds(x, here->also)) *here = sn_at(here->also);
 }
 
 /* Where a node runs on axis a: where its persistent values are, else where what it reads is. What is added to a summand, which
@@ -293,7 +285,7 @@ static bool infer_place(sn_graph *g, sn_node *n, int a) {
         if (n->in[i].value == SN_NONE) continue;
         sn_split_axis x = arriving(g, n, i, a);
         bool summand = x.kind == SN_PARTIAL && sn_ops[n->op]->mutates >> i & 1;
-        if (x.kind == SN_AT ? !is_within(&here, &x) : x.kind != SN_WHOLE && !summand) want(g, n, i, a, x.kind == SN_AT ? here : (sn_split_axis){.kind = SN_WHOLE});
+        if (x.kind == SN_AT ? !sn_axis_within(&here, &x) : x.kind != SN_WHOLE && !summand) want(g, n, i, a, x.kind == SN_AT ? here : (sn_split_axis){.kind = SN_WHOLE});
     }
     for (int o = 0; o < n->n_out; o++) {
         if (n->out[o] == SN_NONE) continue;
@@ -349,6 +341,11 @@ static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
                 if (i != t && n->in[i].value != SN_NONE && alike(axes, n->n_in, i, letters, count)) kept[n->in[i].value] = x;
         }
     }
+}
+
+const char *sn_split_kind_name(sn_split_kind kind) {
+    static const char *const names[] = {"whole", "shard", "partial", "at"};
+    return names[kind];
 }
 
 int64_t sn_split_place(const sn_split *s, const sn_mesh *m, int rank, int dim, int64_t extent, int64_t local) {

@@ -32,6 +32,11 @@ static inline sn_split_axis sn_at(int index) { return (sn_split_axis){.kind = SN
 
 /* Whether the rank with this index on the axis has anything of what is spread so: all but SN_AT leave it something, perhaps nothing. */
 static inline bool sn_axis_holds(const sn_split_axis *x, int index) { return x->kind != SN_AT || x->at == index || x->also == index; }
+/* Whether all ranks at `inner` are at `outer` too. Of two SN_AT, or of an outer one that is everywhere. */
+static inline bool sn_axis_within(const sn_split_axis *inner, const sn_split_axis *outer) {
+    return sn_axis_holds(outer, inner->at) && sn_axis_holds(outer, inner->also);
+}
+
 /* Which units of a dimension a rank of n holds. Folded: units are dealt to ranks 0 .. n - 1 and back, two a rank and turn, so that of
  * work that grows along the dimension all get the same (Llama 3's zigzag order: Dubey et al. 2024, arXiv 2407.21783). Thirds: three matrices
  * lie beside each other, of each of which a rank holds a run of units, as of the others. */
@@ -68,6 +73,17 @@ static inline bool sn_split_holds(const sn_split *s, const sn_mesh *m, int rank)
 }
 
 static inline bool sn_is_flat(const sn_split_axis *x) { return x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT; }
+
+/* Whether a rank's shard is a run of the bytes of the whole: a flat one, or one of rows. */
+static inline bool sn_is_run(const sn_split_axis *x) { return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0 && x->at == SN_DEAL_RUN); }
+
+static inline bool sn_axis_equal(const sn_split_axis *a, const sn_split_axis *b) {
+    if (a->kind != b->kind) return false;
+    if (a->kind == SN_SHARD) return a->dim == b->dim && a->unit == b->unit && a->at == b->at;
+    return a->kind != SN_AT || (a->at == b->at && a->also == b->also);
+}
+
+const char *sn_split_kind_name(sn_split_kind kind); /* "shard" */
 
 /* What this rank holds at place `local` of its share of a dimension of so many elements: its logical place. Every share is full. */
 int64_t sn_split_place(const sn_split *s, const sn_mesh *m, int rank, int dim, int64_t extent, int64_t local);

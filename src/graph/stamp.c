@@ -3,7 +3,7 @@
 
 #include "graph/graph.h"
 
-/* The value of `to` that stands for value v of `from`; nodes of `from` become those from `first` on. */
+/* The value of `to` that stands for value v of `from`, whose nodes become node_of[]. */
 static sn_vid stamp_value(sn_graph *to, const sn_value *v, const char *suffix, const sn_nid *node_of) {
     if (v->persistent != SN_NONE) {
         sn_vid own = sn_use_persistent(to, v->persistent);

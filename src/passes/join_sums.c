@@ -60,12 +60,6 @@ static size_t find_sum(const joiner *j, size_t k, sn_use *x, sn_vid *into, bool 
 
 static int32_t turn_of(const sn_graph *g, sn_vid into) { return sn_job_turn(g->job, g->values[into].persistent); }
 
-static sn_status push(sn_graph *g, sn_nid id) {
-    if (SN_GROW(g->order, g->n_order, g->cap_order) != SN_OK) return sn_fail(SN_ERR_NO_MEMORY, "cannot order %s", g->name);
-    g->order[g->n_order++] = id;
-    return SN_OK;
-}
-
 static sn_status flush(joiner *j) {
     sn_graph *g = j->g;
     const sn_attrs a = {
@@ -101,7 +95,7 @@ static sn_status join(joiner *j) {
         for (size_t i = k; j->count && i <= last; i++)
             if (needs_sums(j, &g->nodes[j->old[i]])) SN_TRY(flush(j));
         if (!found) {
-            SN_TRY(push(g, j->old[k]));
+            SN_TRY(sn_push(g, j->old[k]));
             continue;
         }
         if (j->count == 2 * SN_ALL_REDUCE_MOST || (j->count && turn_of(g, j->in[1].value) != turn_of(g, into))) SN_TRY(flush(j));
@@ -118,14 +112,9 @@ static sn_status join(joiner *j) {
 }
 
 static sn_status join_graph(sn_graph *g, uint64_t most) {
-    joiner j = {.g = g, .old = g->order, .n = g->n_order, .most = most, .uses = sn_alloc_zero(g->n_values + 1, sizeof *j.uses)};
+    joiner j = {.g = g, .old = g->order, .n = g->n_order, .most = most, .uses = sn_count_uses(g)};
     sn_nid *old = g->order;
-    if (!j.uses) return sn_fail(SN_ERR_NO_MEMORY, "cannot count uses");
-    for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
-        for (int i = 0; i < n->n_in; i++)
-            if (n->in[i].value != SN_NONE) j.uses[n->in[i].value]++;
-    }
+    if (!j.uses) return SN_ERR_NO_MEMORY;
     g->order = NULL;
     g->n_order = g->cap_order = 0;
     sn_status s = join(&j);

@@ -128,13 +128,8 @@ static bool keeps_apart(const sn_graph *g, sn_vid from, sn_vid to) {
 
 /* copy x -> persistent p, x made here and used by nothing else: x's producer writes p's bytes itself. */
 static sn_status elide_copies(sn_graph *g) {
-    uint32_t *uses = sn_alloc_zero(g->n_values, sizeof *uses);
-    if (!uses) return sn_fail(SN_ERR_NO_MEMORY, "cannot count uses");
-    for (size_t k = 0; k < g->n_order; k++) {
-        const sn_node *n = &g->nodes[g->order[k]];
-        for (int i = 0; i < n->n_in; i++)
-            if (n->in[i].value != SN_NONE) uses[n->in[i].value]++;
-    }
+    uint32_t *uses = sn_count_uses(g);
+    if (!uses) return SN_ERR_NO_MEMORY;
     size_t kept = 0;
     for (size_t k = 0; k < g->n_order; k++) {
         sn_nid id = g->order[k];
@@ -179,12 +174,6 @@ static void fold_accumulation(sn_graph *g) {
         if (!folds) g->order[kept++] = g->order[k];
     }
     g->n_order = kept;
-}
-
-static sn_status push(sn_graph *g, sn_nid id) {
-    if (SN_GROW(g->order, g->n_order, g->cap_order) != SN_OK) return sn_fail(SN_ERR_NO_MEMORY, "cannot order %s", g->name);
-    g->order[g->n_order++] = id;
-    return SN_OK;
 }
 
 /* An op that writes what rests away: it gives an output instead, which is sent there. Of a copy, what it would copy is. */
@@ -258,7 +247,7 @@ static sn_status move_node(mover *m, sn_nid id) {
         g->nodes[id].in[i].value = here; /* a rank's shard of it stays a view */
         g->nodes[id].in[i].slice_at = g->nodes[id].in[i].slice_n = 0;
     }
-    SN_TRY(push(g, id));
+    SN_TRY(sn_push(g, id));
     sn_insert_like(g, id, "move");
     for (int i = 0; i < g->nodes[id].n_in; i++) {
         if (op->mutates >> i & 1 && sn_is_view(g, &g->nodes[id].in[i])) SN_TRY(sn_gather_again(g, id, i));

@@ -8,8 +8,6 @@
 
 enum { COMM_UNIT = 64 };
 
-static bool is_run(const sn_split_axis *x) { return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0 && x->at == SN_DEAL_RUN); }
-
 /* Elements, or rows, that stay together in a shard of this kind. */
 static int64_t unit_of(const sn_split_axis *x) { return x->unit > 0 ? x->unit : 1; }
 
@@ -28,12 +26,14 @@ static sn_vid sum_over_ranks(const mover *m, sn_vid v, int axis, sn_split_axis s
     return out;
 }
 
+static sn_attrs gather_attrs(int axis, const sn_split_axis *shard) {
+    return (sn_attrs){
+        .i = {[SN_ALL_GATHER_AXIS] = axis, [SN_ALL_GATHER_UNIT] = unit_of(shard), [SN_ALL_GATHER_ROWS] = !sn_is_flat(shard)}};
+}
+
 /* shard -> whole over an axis. */
 static sn_vid gather(sn_graph *g, sn_vid v, int axis) {
-    sn_attrs a = {0};
-    a.i[SN_ALL_GATHER_AXIS] = axis;
-    a.i[SN_ALL_GATHER_UNIT] = unit_of(&g->values[v].result.axis[axis]);
-    a.i[SN_ALL_GATHER_ROWS] = !sn_is_flat(&g->values[v].result.axis[axis]);
+    const sn_attrs a = gather_attrs(axis, &g->values[v].result.axis[axis]);
     sn_vid whole = sn_moved(g, SN_OP_all_gather, &a, sn_use_of(v), SN_CLASS_COMMUNICATION);
     if (whole != SN_NONE) g->values[whole].result.axis[axis] = (sn_split_axis){.kind = SN_WHOLE};
     return whole;
@@ -42,7 +42,7 @@ static sn_vid gather(sn_graph *g, sn_vid v, int axis) {
 /* The axis on which a use is a shard of what is whole there; -1: none. */
 static int view_axis(const sn_graph *g, const sn_use *use) {
     for (int a = 0; use->value != SN_NONE && use->has_split && a < SN_MESH_AXES; a++)
-        if (is_run(&use->split.axis[a]) && g->values[use->value].result.axis[a].kind == SN_WHOLE && g->job->mesh.size[a] > 1) return a;
+        if (sn_is_run(&use->split.axis[a]) && g->values[use->value].result.axis[a].kind == SN_WHOLE && g->job->mesh.size[a] > 1) return a;
     return -1;
 }
 
@@ -51,45 +51,30 @@ bool sn_is_view(const sn_graph *g, const sn_use *use) { return view_axis(g, use)
 sn_status sn_gather_again(sn_graph *g, sn_nid id, int i) {
     sn_use shard = g->nodes[id].in[i], whole = sn_use_of(shard.value);
     int axis = view_axis(g, &shard);
-    sn_attrs a = {0};
+    const sn_attrs a = gather_attrs(axis, &shard.split.axis[axis]);
     sn_vid out[SN_MAX_OUT];
-    a.i[SN_ALL_GATHER_AXIS] = axis;
-    a.i[SN_ALL_GATHER_UNIT] = unit_of(&shard.split.axis[axis]);
-    a.i[SN_ALL_GATHER_ROWS] = !sn_is_flat(&shard.split.axis[axis]);
     sn_insert_like(g, id, "move");
     sn_append_uses(g, SN_OP_all_gather, &a, 2, (sn_use[]){shard, whole}, g->values[shard.value].name, out);
     return g->status;
 }
 
-static bool same(const sn_split_axis *a, const sn_split_axis *b) {
-    if (a->kind != b->kind) return false;
-    if (a->kind == SN_SHARD) return a->dim == b->dim && a->unit == b->unit && a->at == b->at;
-    return a->kind != SN_AT || (a->at == b->at && a->also == b->also);
-}
-
-/* Whether all ranks of `to` hold what is at `from`. */
-static bool is_held(const sn_split_axis *to, const sn_split_axis *from) {
-    return sn_axis_holds(from, to->at) && sn_axis_holds(from, to->also);
-}
-
 static bool has_way(const sn_split_axis *from, const sn_split_axis *to, bool mutated) {
-    if (from->kind == SN_PARTIAL) return to->kind == SN_WHOLE || is_run(to);
-    if (from->kind == SN_WHOLE) return is_run(to) || to->kind == SN_AT;
-    if (from->kind == SN_AT) return to->kind == SN_AT && (is_held(to, from) || (to->at == to->also && !mutated));
-    return is_run(from) && to->kind == SN_WHOLE && !mutated;
+    if (from->kind == SN_PARTIAL) return to->kind == SN_WHOLE || sn_is_run(to);
+    if (from->kind == SN_WHOLE) return sn_is_run(to) || to->kind == SN_AT;
+    if (from->kind == SN_AT) return to->kind == SN_AT && (sn_axis_within(to, from) || (to->at == to->also && !mutated));
+    return sn_is_run(from) && to->kind == SN_WHOLE && !mutated;
 }
 
 sn_status sn_check_way(const sn_graph *g, const sn_node *n, int i) {
-    static const char *const kinds[] = {"whole", "shard", "partial", "at"};
     const sn_value *v = &g->values[n->in[i].value];
     bool mutated = sn_ops[n->op]->mutates >> i & 1;
     if (!n->in[i].has_split) return SN_OK;
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *from = &v->result.axis[a], *to = &n->in[i].split.axis[a];
         bool own = v->run && from->kind == SN_PARTIAL; /* each rank has as many as it has elements: they do not add up */
-        if (g->job->mesh.size[a] <= 1 || same(from, to) || (!own && has_way(from, to, mutated))) continue;
+        if (g->job->mesh.size[a] <= 1 || sn_axis_equal(from, to) || (!own && has_way(from, to, mutated))) continue;
         return sn_fail(SN_ERR_PLAN, "%s: no way from %s (dimension %d) to %s (dimension %d) for input %d of %s %s", g->name,
-                       kinds[from->kind], from->dim, kinds[to->kind], to->dim, i, sn_ops[n->op]->name, n->name);
+                       sn_split_kind_name((sn_split_kind)from->kind), from->dim, sn_split_kind_name((sn_split_kind)to->kind), to->dim, i, sn_ops[n->op]->name, n->name);
     }
     return SN_OK;
 }
@@ -110,7 +95,7 @@ static sn_status note_arrival(mover *m, sn_vid v, sn_vid there) {
 /* at(i) -> at(j) over an axis. Once it has arrived, all later uses there take it. */
 static sn_vid send_to(mover *m, sn_vid v, int axis, const sn_split_axis *to) {
     sn_graph *g = m->g;
-    if (v < m->n_arrived && m->arrived[v] != SN_NONE && is_held(to, &g->values[m->arrived[v]].result.axis[axis])) return m->arrived[v];
+    if (v < m->n_arrived && m->arrived[v] != SN_NONE && sn_axis_within(to, &g->values[m->arrived[v]].result.axis[axis])) return m->arrived[v];
     sn_split_axis from = g->values[v].result.axis[axis], own = g->where.axis[axis];
     sn_attrs a = {0};
     a.i[SN_SEND_RECV_AXIS] = axis;
@@ -129,14 +114,14 @@ static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_s
     sn_split_axis from = g->values[at->value].result.axis[axis];
     if (from.kind == SN_PARTIAL && to->kind != SN_PARTIAL) {
         sn_split_axis flat = {.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = COMM_UNIT};
-        at->value = sum_over_ranks(m, at->value, axis, is_run(to) ? *to : flat);
+        at->value = sum_over_ranks(m, at->value, axis, sn_is_run(to) ? *to : flat);
         if (at->value != SN_NONE && to->kind == SN_WHOLE) at->value = gather(g, at->value, axis);
-    } else if (is_run(&from) && to->kind == SN_WHOLE) {
+    } else if (sn_is_run(&from) && to->kind == SN_WHOLE) {
         sn_vid found = sn_recall(m, at, g->values[at->value].dtype, &g->nodes[id], false);
         if (found == SN_NONE && (found = gather(g, at->value, axis)) != SN_NONE)
             sn_remember(m, at, found, g->values[found].dtype, &g->nodes[id], false);
         *at = sn_use_of(found);
-    } else if (from.kind == SN_AT && to->kind == SN_AT && !is_held(to, &from)) {
+    } else if (from.kind == SN_AT && to->kind == SN_AT && !sn_axis_within(to, &from)) {
         at->value = send_to(m, at->value, axis, to);
     }
     return g->status;

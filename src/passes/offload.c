@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/pass.h"
+#include "passes/offload.h"
 
 #define PLACE_OPTION(name, what, says)                                                                  \
     {                                                                                                   \
@@ -38,25 +38,31 @@ static const struct {
     sn_class class_of;
 } kinds[] = {{"offload_optimizer", SN_CLASS_OPTIMIZER}, {"offload_gradients", SN_CLASS_GRADIENTS}, {"offload_param", SN_CLASS_WEIGHTS}};
 
-typedef struct place {
-    const char *key;
-    sn_class class_of;
-    sn_tier tier;
-    double fraction;
-} place;
-
-static sn_status parse(const char *text, place *out) {
+static sn_status parse(const char *text, sn_offload_place *out) {
     size_t n = strcspn(text, ":");
     out->tier = SN_TIER_DEVICE;
-    out->fraction = 1;
+    out->share = 1;
+    out->named = text[n];
     if (!strcmp(text, "none")) return SN_OK;
     if (n == 4 && !strncmp(text, "host", n)) out->tier = SN_TIER_HOST;
     if (n == 4 && !strncmp(text, "disk", n)) out->tier = SN_TIER_DISK;
     char *end = NULL;
-    if (text[n]) out->fraction = strtod(text + n + 1, &end);
-    if (out->tier == SN_TIER_DEVICE || (end && (end == text + n + 1 || *end)) || !(out->fraction > 0 && out->fraction <= 1))
+    if (out->named) out->share = strtod(text + n + 1, &end);
+    if (out->tier == SN_TIER_DEVICE || (end && (end == text + n + 1 || *end)) || !(out->share > 0 && out->share <= 1))
         return sn_fail(SN_ERR_USAGE, "%s is '%s', wanted none, host or disk, with a share in (0, 1] as disk:0.5", out->key, text);
     return SN_OK;
+}
+
+sn_status sn_offload_read(sn_job *job, const sn_options *recipe, const sn_cluster *cluster, const char *key, sn_offload_place *out) {
+    const char *folder = sn_options_string(recipe, "offload_dir");
+    out->key = key;
+    SN_TRY(parse(sn_options_string(recipe, key), out));
+    if (out->tier == SN_TIER_HOST && cluster->addresses >> SN_TIER_HOST & 1)
+        return sn_fail(SN_ERR_PLAN, "%s host saves nothing: on this device host memory is device memory (disk would)", key);
+    if (out->tier != SN_TIER_DISK) return SN_OK;
+    if (!folder || !*folder) return sn_fail(SN_ERR_USAGE, "%s disk needs offload_dir, a folder on a disk with room for them", key);
+    job->disk_folder = sn_pool_strdup(&job->pool, folder);
+    return job->disk_folder ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot keep offload_dir");
 }
 
 static bool is_placed(const sn_job *job, sn_pid p, sn_class class_of) {
@@ -73,21 +79,21 @@ static uint64_t bytes_of(const sn_persistent *e) {
 }
 
 /* All values of a parameter go together; parameters in their order, until the share is reached. */
-static sn_status place_values(sn_job *job, const place *to) {
+static sn_status place_values(sn_job *job, sn_class class_of, const sn_offload_place *to) {
     uint64_t *bytes = sn_alloc_zero(job->n_persistent, sizeof *bytes), all = 0, placed = 0;
-    if (!bytes) return sn_fail(SN_ERR_NO_MEMORY, "cannot count %s", sn_class_name(to->class_of));
+    if (!bytes) return sn_fail(SN_ERR_NO_MEMORY, "cannot count %s", sn_class_name(class_of));
     for (size_t p = 0; p < job->n_persistent; p++) {
-        if (!is_placed(job, (sn_pid)p, to->class_of)) continue;
+        if (!is_placed(job, (sn_pid)p, class_of)) continue;
         bytes[owner(job, (sn_pid)p)] += bytes_of(&job->persistent[p]);
         all += bytes_of(&job->persistent[p]);
     }
     for (size_t w = 0; w < job->n_persistent; w++) {
         uint64_t own = bytes[w];
-        if ((double)placed >= to->fraction * (double)all) bytes[w] = 0; /* stays */
+        if ((double)placed >= to->share * (double)all) bytes[w] = 0; /* stays */
         placed += own;
     }
     for (size_t p = 0; p < job->n_persistent; p++) {
-        if (!is_placed(job, (sn_pid)p, to->class_of) || !bytes[owner(job, (sn_pid)p)]) continue;
+        if (!is_placed(job, (sn_pid)p, class_of) || !bytes[owner(job, (sn_pid)p)]) continue;
         sn_home rest = job->persistent[p].rest;
         rest.tier = to->tier;
         sn_job_set_rest(job, (sn_pid)p, rest);
@@ -103,20 +109,11 @@ static sn_status read_ratio(const sn_options *recipe, double *share) {
 }
 
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
-    const char *folder = sn_options_string(recipe, "offload_dir");
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-        place to = {.key = kinds[k].key, .class_of = kinds[k].class_of};
-        const char *text = sn_options_string(recipe, to.key);
-        SN_TRY(parse(text, &to));
-        if (to.class_of == SN_CLASS_OPTIMIZER && !strchr(text, ':')) SN_TRY(read_ratio(recipe, &to.fraction));
-        if (to.tier == SN_TIER_DEVICE) continue;
-        if (to.tier == SN_TIER_HOST && cluster->addresses >> SN_TIER_HOST & 1)
-            return sn_fail(SN_ERR_PLAN, "%s host saves nothing: on this device host memory is device memory (disk would)", to.key);
-        if (to.tier == SN_TIER_DISK && (!folder || !*folder))
-            return sn_fail(SN_ERR_USAGE, "%s disk needs offload_dir, a folder on a disk with room for them", to.key);
-        if (to.tier == SN_TIER_DISK && !(job->disk_folder = sn_pool_strdup(&job->pool, folder)))
-            return sn_fail(SN_ERR_NO_MEMORY, "cannot keep offload_dir");
-        SN_TRY(place_values(job, &to));
+        sn_offload_place to;
+        SN_TRY(sn_offload_read(job, recipe, cluster, kinds[k].key, &to));
+        if (kinds[k].class_of == SN_CLASS_OPTIMIZER && !to.named) SN_TRY(read_ratio(recipe, &to.share));
+        if (to.tier != SN_TIER_DEVICE) SN_TRY(place_values(job, kinds[k].class_of, &to));
     }
     return SN_OK;
 }

@@ -2,11 +2,8 @@
  * on with what it has at hand; backward, which recomputation has already fed with what a segment keeps, reads the value at rest. What has
  * to be moved follows (move). Bits do not change. Source: ZeRO-Offload's activation checkpoints (Rajbhandari et al. 2021,
  * arXiv 2104.07857, section 5.1.2). */
-#include <stdlib.h>
-#include <string.h>
-
 #include "ops/copy/copy.h"
-#include "passes/pass.h"
+#include "passes/offload.h"
 
 static const sn_option options[] = {{.key = "offload_activations",
                                      .kind = SN_OPTION_STRING,
@@ -14,24 +11,6 @@ static const sn_option options[] = {{.key = "offload_activations",
                                      .metavar = "none|host|disk[:F]",
                                      .deepspeed = "activation_checkpointing.cpu_checkpointing=host",
                                      .help = "where activations rest between forward and backward; F: the share of them, 0 to 1"}};
-
-typedef struct place {
-    sn_tier tier;
-    double share;
-} place;
-
-static sn_status parse(const char *text, place *out) {
-    size_t n = strcspn(text, ":");
-    *out = (place){.tier = SN_TIER_DEVICE, .share = 1};
-    if (!strcmp(text, "none")) return SN_OK;
-    if (n == 4 && !strncmp(text, "host", n)) out->tier = SN_TIER_HOST;
-    if (n == 4 && !strncmp(text, "disk", n)) out->tier = SN_TIER_DISK;
-    char *end = NULL;
-    if (text[n]) out->share = strtod(text + n + 1, &end);
-    if (out->tier == SN_TIER_DEVICE || (end && (end == text + n + 1 || *end)) || !(out->share > 0 && out->share <= 1))
-        return sn_fail(SN_ERR_USAGE, "offload_activations is '%s', wanted none, host or disk, with a share in (0, 1] as disk:0.5", text);
-    return SN_OK;
-}
 
 static uint64_t bytes_of(const sn_value *v) {
     size_t bytes;
@@ -84,7 +63,7 @@ static sn_status send_home(sn_graph *g, sn_vid v, sn_pid home, sn_tier tier) {
     return SN_OK;
 }
 
-static sn_status place_activations(sn_graph *g, const place *to) {
+static sn_status place_activations(sn_graph *g, const sn_offload_place *to) {
     uint64_t all = 0, placed = 0;
     size_t n = g->n_values, number = 0;
     bool *read_back = sn_alloc_zero(n, sizeof *read_back);
@@ -104,16 +83,9 @@ static sn_status place_activations(sn_graph *g, const place *to) {
 }
 
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
-    place to;
-    const char *folder = sn_options_string(recipe, "offload_dir");
-    SN_TRY(parse(sn_options_string(recipe, "offload_activations"), &to));
+    sn_offload_place to;
+    SN_TRY(sn_offload_read(job, recipe, cluster, "offload_activations", &to));
     if (to.tier == SN_TIER_DEVICE) return SN_OK;
-    if (to.tier == SN_TIER_HOST && cluster->addresses >> SN_TIER_HOST & 1)
-        return sn_fail(SN_ERR_PLAN, "offload_activations host saves nothing: on this device host memory is device memory (disk would)");
-    if (to.tier == SN_TIER_DISK && (!folder || !*folder))
-        return sn_fail(SN_ERR_USAGE, "offload_activations disk needs offload_dir, a folder on a disk with room for them");
-    if (to.tier == SN_TIER_DISK && !(job->disk_folder = sn_pool_strdup(&job->pool, folder)))
-        return sn_fail(SN_ERR_NO_MEMORY, "cannot keep offload_dir");
     for (int k = 0; k < job->n_graphs; k++)
         if (sn_role_trains(job->graphs[k]->role)) SN_TRY(place_activations(job->graphs[k], &to));
     return SN_OK;

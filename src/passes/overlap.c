@@ -181,9 +181,7 @@ static sn_status overlap(sn_graph *g, uint32_t blocks) {
 
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     const int64_t blocks = sn_options_int(recipe, "overlap_comm");
-    int ranks = 1;
-    for (int a = 0; a < SN_MESH_AXES; a++) ranks *= cluster->mesh.size[a];
-    for (int k = 0; blocks && ranks > 1 && k < job->n_graphs; k++) SN_TRY(overlap(job->graphs[k], (uint32_t)blocks));
+    for (int k = 0; blocks && sn_mesh_ranks(&cluster->mesh) > 1 && k < job->n_graphs; k++) SN_TRY(overlap(job->graphs[k], (uint32_t)blocks));
     return SN_OK;
 }
 

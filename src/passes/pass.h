@@ -19,6 +19,8 @@ typedef struct sn_cluster {
 /* What a choice does to the result: nothing (bit for bit), sums in another order, or another form within its tolerance. */
 typedef enum sn_choice_kind { SN_CHOICE_EXACT, SN_CHOICE_REORDERED, SN_CHOICE_LOSSY } sn_choice_kind;
 
+const char *sn_choice_kind_name(sn_choice_kind kind); /* "exact" */
+
 /* A setting that the budget search (engine/search.c) may make. */
 typedef struct sn_choice {
     const char *key, *value;
@@ -104,6 +106,12 @@ sn_status sn_passes_run(sn_job *job, const sn_options *recipe, const sn_cluster 
 
 /* Replaces value `from` by `to` in every use after position `first` of the order. */
 void sn_replace_uses(sn_graph *g, sn_vid from, sn_vid to, size_t first);
+
+/* Of a pass that writes the order anew: node n is next. */
+sn_status sn_push(sn_graph *g, sn_nid n);
+
+/* By value: how often nodes take it; NULL with the error set when there is no memory. */
+uint32_t *sn_count_uses(const sn_graph *g);
 
 /* Places new nodes directly before / after a node, with its layer, part and phase. */
 void sn_insert_before(sn_graph *g, sn_nid n, const char *pass);

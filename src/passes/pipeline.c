@@ -10,6 +10,11 @@ const sn_pass *const sn_passes[] = {
 };
 const size_t sn_n_passes = sizeof sn_passes / sizeof sn_passes[0];
 
+const char *sn_choice_kind_name(sn_choice_kind kind) {
+    static const char *const names[] = {[SN_CHOICE_EXACT] = "exact", [SN_CHOICE_REORDERED] = "reordered", [SN_CHOICE_LOSSY] = "lossy"};
+    return names[kind];
+}
+
 const char *sn_passes_folder(const sn_options *recipe, const char **key) {
     const char *folder = NULL;
     if (key) *key = "";
@@ -103,6 +108,23 @@ static void stamp(sn_graph *g, sn_nid n, const char *pass) {
     g->part = (sn_part)g->nodes[n].part;
     g->phase = (sn_phase)g->nodes[n].phase;
     g->where = g->nodes[n].where;
+}
+
+sn_status sn_push(sn_graph *g, sn_nid n) {
+    if (SN_GROW(g->order, g->n_order, g->cap_order) != SN_OK) return sn_fail(SN_ERR_NO_MEMORY, "cannot order %s", g->name);
+    g->order[g->n_order++] = n;
+    return SN_OK;
+}
+
+uint32_t *sn_count_uses(const sn_graph *g) {
+    uint32_t *uses = sn_alloc_zero(g->n_values + 1, sizeof *uses);
+    if (!uses) sn_fail(SN_ERR_NO_MEMORY, "cannot count uses");
+    for (size_t k = 0; uses && k < g->n_order; k++) {
+        const sn_node *n = &g->nodes[g->order[k]];
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i].value != SN_NONE) uses[n->in[i].value]++;
+    }
+    return uses;
 }
 
 void sn_insert_before(sn_graph *g, sn_nid n, const char *pass) {

@@ -2,20 +2,15 @@
 
 #include <string.h>
 
-#include "graph/op.h"
+#include "plan/planner.h"
 
 enum { MOST_WAITING = SN_DISK_TRANSFERS - 8 }; /* more would keep the writes between them from being under way */
-
-static sn_tier tier_of(const sn_value *v) {
-    if (v->input || v->output) return SN_TIER_HOST;
-    return v->has_rest || v->persistent != SN_NONE ? v->rest.tier : SN_TIER_DEVICE;
-}
 
 /* Brings a value into memory, on a queue that does nothing else. */
 static bool brings(const sn_graph *g, const sn_node *n) {
     if (n->n_out != 1 || n->out[0] == SN_NONE || g->values[n->out[0]].persistent != SN_NONE || g->values[n->out[0]].output) return false;
     if (n->op == SN_OP_fetch) return true;
-    return n->op == SN_OP_copy && tier_of(&g->values[n->in[0].value]) == SN_TIER_HOST && tier_of(&g->values[n->out[0]]) == SN_TIER_DEVICE;
+    return n->op == SN_OP_copy && sn_plan_tier_of(&g->values[n->in[0].value]) == SN_TIER_HOST && sn_plan_tier_of(&g->values[n->out[0]]) == SN_TIER_DEVICE;
 }
 
 static bool is_part(const sn_use *u) { return u->slice_n && !u->has_split; }
@@ -49,7 +44,7 @@ static uint64_t bytes_of(const writer *w, sn_nid n) { return w->a->bytes[w->a->g
 static void place_waiting(writer *w, size_t count) {
     for (size_t i = 0; i < count; i++) {
         *--w->out = w->waiting[i];
-        w->bytes[tier_of(brought(w, w->waiting[i]))] -= bytes_of(w, w->waiting[i]);
+        w->bytes[sn_plan_tier_of(brought(w, w->waiting[i]))] -= bytes_of(w, w->waiting[i]);
     }
     w->n_waiting -= count;
     memmove(w->waiting, w->waiting + count, w->n_waiting * sizeof *w->waiting);
@@ -57,7 +52,7 @@ static void place_waiting(writer *w, size_t count) {
 
 static void take(writer *w, sn_nid id) {
     const sn_node *n = &w->a->g->nodes[id];
-    sn_tier t = tier_of(brought(w, id));
+    sn_tier t = sn_plan_tier_of(brought(w, id));
     for (size_t i = w->n_waiting; i-- > 0;)
         if (w->a->g->nodes[w->waiting[i]].in[0].value == n->out[0]) { /* the next leg of its way */
             place_waiting(w, i + 1);

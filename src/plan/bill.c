@@ -64,14 +64,13 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
     sn_bill *bill = &plan->bill;
     const sn_planned *peak_program = NULL;
     peak top = {0};
-    uint64_t arena = 0, bound = 0;
+    uint64_t arena = 0;
     const int32_t turn = largest_turn(plan, job, tier);
     for (int k = 0; k < plan->n_programs; k++) {
         uint64_t size = plan->programs[k].program.transient_bytes[tier];
         peak own;
         SN_TRY(peak_of(&plan->programs[k], tier, &own));
         if (size > arena) arena = size;
-        if (own.bytes > bound) bound = own.bytes;
         if (!peak_program || own.bytes > top.bytes) {
             top = own;
             peak_program = &plan->programs[k];
@@ -105,7 +104,6 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
     for (int c = 0; c < SN_CLASS_GAP; c++) sum += classes[c];
     classes[SN_CLASS_GAP] = bill->by_tier[tier] - sum;
     if (tier == SN_TIER_DEVICE) {
-        bill->bound = plan->persistent_bytes[tier] + (staging > bound ? staging : bound);
         bill->peak_program = peak_program ? peak_program->program.name : "export";
         bill->peak_op = peak_program && peak_program->program.count ? peak_program->program.instrs[top.at].name : "export";
     }
@@ -114,25 +112,22 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
 
 /* What each class holds between uses, wherever the plan puts it. */
 static sn_status fill_at_rest(sn_plan *plan, const sn_job *job) {
-    uint64_t *own = job->turns.count ? sn_alloc_zero((size_t)job->turns.count * SN_CLASS_COUNT, sizeof *own) : NULL;
-    if (job->turns.count && !own) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the bill");
-    for (size_t i = 0; i < plan->n_persistent; i++) {
-        const sn_persistent *e = &job->persistent[i];
-        size_t bytes;
-        if (!sn_shape_bytes(&plan->persistent[i].shape, e->rest.form, &bytes)) {
-            sn_free(own);
-            return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
+    uint64_t most[SN_CLASS_COUNT] = {0}; /* of turns, the largest counts */
+    for (int turn = -1; turn < job->turns.count; turn++) {
+        uint64_t own[SN_CLASS_COUNT] = {0};
+        for (size_t i = 0; i < plan->n_persistent; i++) {
+            const sn_persistent *e = &job->persistent[i];
+            size_t bytes;
+            if (plan->persistent[i].turn != turn) continue;
+            if (!sn_shape_bytes(&plan->persistent[i].shape, e->rest.form, &bytes))
+                return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
+            own[e->class_of] += bytes;
         }
-        if (plan->persistent[i].turn < 0) plan->bill.at_rest[e->class_of] += bytes;
-        else if (own) own[(size_t)plan->persistent[i].turn * SN_CLASS_COUNT + e->class_of] += bytes;
+        for (int c = 0; c < SN_CLASS_COUNT; c++)
+            if (turn < 0) plan->bill.at_rest[c] += own[c];
+            else if (own[c] > most[c]) most[c] = own[c];
     }
-    for (int c = 0; own && c < SN_CLASS_COUNT; c++) { /* of turns, the largest counts */
-        uint64_t most = 0;
-        for (int turn = 0; turn < job->turns.count; turn++)
-            if (own[turn * SN_CLASS_COUNT + c] > most) most = own[turn * SN_CLASS_COUNT + c];
-        plan->bill.at_rest[c] += most;
-    }
-    sn_free(own);
+    for (int c = 0; c < SN_CLASS_COUNT; c++) plan->bill.at_rest[c] += most[c];
     return SN_OK;
 }
 
@@ -237,5 +232,5 @@ void sn_bill_json(const sn_plan *plan, const sn_forecast *forecast, sn_str *out)
         sn_str_json(out, b->largest[i].name, strlen(b->largest[i].name));
         sn_str_printf(out, ", \"class\": \"%s\", \"bytes\": %llu}", sn_class_name(b->largest[i].class_of), (unsigned long long)b->largest[i].bytes);
     }
-    sn_str_add(out, "]}\n");
+    sn_str_add(out, "]");
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "plan/planner.h"
 
 static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks of a cluster"); }
 
@@ -23,24 +24,25 @@ static void note_places(bounds *b, const sn_split *split) {
 
 /* Where along axis a shares of n elements in such units become smaller, or nothing. */
 static void note_shares(bounds *b, int a, int64_t n, const sn_split_axis *x) {
-    int size = b->mesh->size[a];
-    int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
-    int64_t full = shard > 0 ? n / shard : 0, empty = full + (shard > 0 && n % shard != 0);
-    if (full < size) b->starts[a][full] = true;
-    if (empty < size) b->starts[a][empty] = true;
+    int64_t at, before = sn_share_of(n, x, b->mesh->size[a], 0, &at);
+    for (int i = 1; i < b->mesh->size[a]; i++) {
+        const int64_t share = sn_share_of(n, x, b->mesh->size[a], i, &at);
+        b->starts[a][i] |= share != before;
+        before = share;
+    }
 }
 
 /* The same of flat shares of what a rank holds of a dimension that is shared out over another axis. */
 static void note_shares_of_shares(bounds *b, int a, int64_t n, const sn_split_axis *x, const sn_shape *shape, int cut, const sn_split_axis *by) {
-    int64_t parts = by->at == SN_DEAL_THIRDS ? 3 : 1, extent = shape->d[by->dim] / parts, unit = by->unit > 0 ? by->unit : 1, units = (extent + unit - 1) / unit;
-    int64_t share = (units + b->mesh->size[cut] - 1) / b->mesh->size[cut] * unit, row = extent ? n / extent : 0;
-    if (extent >= share) note_shares(b, a, share * row, x);
-    if (share && extent % share) note_shares(b, a, extent % share * row, x);
+    const int64_t extent = shape->d[by->dim] / (by->at == SN_DEAL_THIRDS ? 3 : 1), row = extent ? n / extent : 0;
+    int64_t at, full = sn_share_of(extent, by, b->mesh->size[cut], 0, &at);
+    note_shares(b, a, full * row, x);
+    if (full && extent % full) note_shares(b, a, extent % full * row, x);
 }
 
 static void note_split(bounds *b, const sn_shape *shape, const sn_split *split) {
     int shards = 0, on[SN_MAX_DIMS] = {0}, cut = -1;
-    int64_t n = 1;
+    int64_t n = 0;
     note_places(b, split);
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
@@ -49,7 +51,7 @@ static void note_split(bounds *b, const sn_shape *shape, const sn_split *split) 
         if (x->dim < SN_MAX_DIMS) on[x->dim]++;
         if (x->dim < shape->rank) cut = a;
     }
-    for (int i = 0; i < shape->rank; i++) n *= shape->d[i];
+    sn_shape_elements(shape, &n);
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
         if (x->kind != SN_SHARD || b->mesh->size[a] <= 1 || (!sn_is_flat(x) && x->dim >= shape->rank)) continue;
@@ -99,18 +101,16 @@ static sn_status lowest_ranks(const bounds *b, int ranks, int **first, size_t *n
 sn_status sn_plan_rank_classes(const sn_job *job, int **first, size_t *n) {
     bounds b = {.mesh = &job->mesh};
     sn_status s = SN_OK;
-    int ranks = 1;
     *first = NULL;
     *n = 0;
     for (int a = 0; s == SN_OK && a < SN_MESH_AXES; a++) {
-        ranks *= job->mesh.size[a];
         b.starts[a] = sn_alloc_zero((size_t)job->mesh.size[a], sizeof *b.starts[a]);
         if (!b.starts[a]) s = no_memory();
     }
     if (s == SN_OK) {
         for (size_t p = 0; p < job->n_persistent; p++) note_split(&b, &job->persistent[p].shape, &job->persistent[p].rest.split);
         for (int k = 0; k < job->n_graphs; k++) note_graph(&b, job->graphs[k]);
-        s = lowest_ranks(&b, ranks, first, n);
+        s = lowest_ranks(&b, sn_mesh_ranks(&job->mesh), first, n);
     }
     for (int a = 0; a < SN_MESH_AXES; a++) sn_free(b.starts[a]);
     if (s != SN_OK) {

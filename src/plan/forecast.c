@@ -57,12 +57,9 @@ static double bytes_sent(const sn_instr *in, int ranks) {
 static bool is_bf16(const sn_instr *in) { return in->n_in > 1 && in->in[0].dtype == SN_BF16 && in->in[1].dtype == SN_BF16; }
 
 static double disk_seconds(const sn_instr *in, const sn_rates *rates) {
-    bool writes = in->n_out == 0; /* what it makes is in the disk arena, an input that it mutates */
-    double rate = writes ? rates->disk_write : rates->disk_read;
-    size_t bytes;
-    const sn_arg *a = writes ? &in->in[0] : &in->out[0];
-    if (!sn_shape_bytes(&a->shape, a->dtype, &bytes)) return 0;
-    return rate > 0 ? (double)bytes / rate : in->bytes / rates->bytes_per_s;
+    const bool writes = in->n_out == 0; /* what it makes is in the disk arena, an input that it mutates */
+    const double rate = writes ? rates->disk_write : rates->disk_read;
+    return rate > 0 ? bytes_of(writes ? &in->in[0] : &in->out[0]) / rate : in->bytes / rates->bytes_per_s;
 }
 
 static double flops_of(const sn_instr *in, const sn_rates *rates) { return in->pairs && rates->rows > 1 ? in->flops / rates->rows : in->flops; }

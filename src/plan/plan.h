@@ -22,7 +22,6 @@ typedef struct sn_bill {
     uint64_t by_class[SN_TIER_COUNT][SN_CLASS_COUNT]; /* at the device tier's peak; sums to by_tier */
     uint64_t reserved, total; /* total = device + host + reserved */
     uint64_t files;           /* of by_tier[disk]: checkpoints and exports */
-    uint64_t bound;           /* device tier: persistent + the largest sum of live bytes */
     uint64_t at_rest[SN_CLASS_COUNT]; /* persistent values, those that live inside one program too */
     const char *peak_program, *peak_op; /* where the device tier peaks */
     struct {
@@ -126,7 +125,7 @@ int64_t sn_placed_run(const sn_placed *at, const sn_shape *logical, int64_t elem
 struct sn_str;
 void sn_program_print(const sn_program *p, struct sn_str *out);
 
-/* The bill as a table / as JSON / as one HTML page that draws memory over the programs. forecast: NULL: none was made. */
+/* The bill as a table / as a JSON object that the caller closes, perhaps with members of its own / as one HTML page that draws memory over the programs. forecast: NULL: none was made. */
 struct sn_forecast;
 void sn_bill_print(const sn_plan *plan, const struct sn_forecast *forecast, struct sn_str *out);
 void sn_bill_json(const sn_plan *plan, const struct sn_forecast *forecast, struct sn_str *out);
@@ -135,7 +134,6 @@ void sn_plan_html(const sn_plan *plan, const sn_job *job, struct sn_str *out);
 /* Internal to plan/: sets waits and signals of a program from the bytes its instructions touch; fills the bill. */
 void sn_plan_queues(sn_program *p);
 sn_status sn_plan_fill_bill(sn_plan *plan, const sn_job *job, const sn_plan_request *request);
-sn_status sn_plan_turns(const sn_graph *g, sn_turn_span *nodes, sn_turn_span *values); /* by sn_nid and sn_vid; in plan/turns.c */
 bool sn_args_conflict(const sn_instr *a, const sn_instr *b);
 
 #endif

@@ -2,18 +2,9 @@
  * where what it reads or changes exists, and runs only where somebody needs what it makes: so backward ends at what is trained in this
  * turn. */
 #include "base/mem.h"
-#include "graph/op.h"
-#include "plan/plan.h"
+#include "plan/planner.h"
 
 static const sn_turn_span every = {0, UINT16_MAX}, never = {1, 0};
-
-static bool is_never(sn_turn_span s) { return s.first > s.last; }
-
-static sn_turn_span join(sn_turn_span a, sn_turn_span b) {
-    if (is_never(a)) return b;
-    if (is_never(b)) return a;
-    return (sn_turn_span){a.first < b.first ? a.first : b.first, a.last > b.last ? a.last : b.last};
-}
 
 static sn_turn_span only(int32_t turn) { return (sn_turn_span){(uint16_t)turn, (uint16_t)turn}; }
 
@@ -47,7 +38,7 @@ static sn_turn_span needed(const sn_graph *g, const sn_turn_span *need, const sn
         const sn_vid v = i < n->n_in ? n->in[i].value : n->out[i - n->n_in];
         if (v == SN_NONE || (i < n->n_in && !(sn_ops[n->op]->mutates >> i & 1))) continue;
         const sn_pid p = g->values[v].persistent;
-        s = join(s, g->values[v].output ? every : p != SN_NONE ? effect(g->job, p) : need[v]);
+        s = sn_turn_hull(s, g->values[v].output ? every : p != SN_NONE ? effect(g->job, p) : need[v]);
     }
     return s;
 }
@@ -57,9 +48,9 @@ static void touch(const sn_graph *g, const sn_turn_span *nodes, sn_turn_span *va
         const sn_node *n = &g->nodes[g->order[k]];
         const sn_turn_span s = nodes[g->order[k]];
         for (int i = 0; i < n->n_in; i++)
-            if (n->in[i].value != SN_NONE) values[n->in[i].value] = join(values[n->in[i].value], s);
+            if (n->in[i].value != SN_NONE) values[n->in[i].value] = sn_turn_hull(values[n->in[i].value], s);
         for (int o = 0; o < n->n_out; o++)
-            if (n->out[o] != SN_NONE && !(sn_ops[n->op]->leaves_out >> o & 1)) values[n->out[o]] = join(values[n->out[o]], s);
+            if (n->out[o] != SN_NONE && !(sn_ops[n->op]->leaves_out >> o & 1)) values[n->out[o]] = sn_turn_hull(values[n->out[o]], s);
     }
 }
 
@@ -82,10 +73,10 @@ sn_status sn_plan_turns(const sn_graph *g, sn_turn_span *nodes, sn_turn_span *va
             const sn_node *n = &g->nodes[g->order[k]];
             sn_turn_span span = needed(g, values, n);
             const int32_t turn = alone[g->order[k]];
-            if (turn >= 0) span = span.first <= turn && turn <= span.last ? only(turn) : never;
+            if (turn >= 0) span = sn_in_turn(span, turn) ? only(turn) : never;
             nodes[g->order[k]] = span;
             for (int i = 0; i < n->n_in; i++)
-                if (n->in[i].value != SN_NONE) values[n->in[i].value] = join(values[n->in[i].value], span);
+                if (n->in[i].value != SN_NONE) values[n->in[i].value] = sn_turn_hull(values[n->in[i].value], span);
         }
         for (size_t v = 0; v < g->n_values; v++)
             values[v] = g->values[v].persistent != SN_NONE || g->values[v].input || g->values[v].output ? values[v] : never;

@@ -33,4 +33,11 @@ typedef struct sn_comm {
     uint64_t sent; /* bytes to other ranks so far */
 } sn_comm;
 
+/* Where a rank stands in a list of n; n: it does not. */
+static inline int sn_place_in(const int *ranks, int n, int rank) {
+    int i = 0;
+    while (i < n && ranks[i] != rank) i++;
+    return i;
+}
+
 #endif

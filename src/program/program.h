@@ -7,7 +7,6 @@
 
 #include <stdint.h>
 
-#include "program/files.h"
 #include "program/kernel.h"
 
 /* Where bytes live. A device says which tiers it addresses directly: on a CPU, host memory is device memory. */
@@ -43,6 +42,13 @@ typedef struct sn_turn_span {
     uint16_t first, last;
 } sn_turn_span;
 static inline bool sn_in_turn(sn_turn_span s, int turn) { return s.first <= turn && turn <= s.last; }
+
+/* The least span of both; one that is empty counts for nothing. */
+static inline sn_turn_span sn_turn_hull(sn_turn_span a, sn_turn_span b) {
+    if (a.first > a.last) return b;
+    if (b.first > b.last) return a;
+    return (sn_turn_span){a.first < b.first ? a.first : b.first, a.last > b.last ? a.last : b.last};
+}
 
 typedef struct sn_arg {
     uint64_t offset;

@@ -1,15 +1,15 @@
 /* Ranks that are threads of one process: peers' bytes are read in place, between two barriers, or from a box for each pair. */
 #define _GNU_SOURCE
 #include <assert.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "base/futex.h"
 #include "base/mem.h"
 #include "run/run.h"
+
+enum { SPINS = 2000 };
 
 /* What one rank sends another: full from when the sender put it there until the receiver has copied it. */
 typedef struct box {
@@ -30,22 +30,15 @@ typedef struct group {
     int *members; /* ranks of its parent; NULL: it has none */
 } group;
 
-static void wait_while(atomic_uint *word, unsigned value) {
-    for (int i = 0; i < 2000 && atomic_load(word) == value; i++) __builtin_ia32_pause();
-    while (atomic_load(word) == value) syscall(SYS_futex, (unsigned *)word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-
-static void wake(atomic_uint *word) { syscall(SYS_futex, (unsigned *)word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0); }
-
 static void barrier(group *g) {
     unsigned round = atomic_load(&g->round);
     if (atomic_fetch_add(&g->arrived, 1) + 1 == (unsigned)g->size) {
         atomic_store(&g->arrived, 0);
         atomic_fetch_add(&g->round, 1);
-        wake(&g->round);
+        sn_futex_wake(&g->round);
         return;
     }
-    wait_while(&g->round, round);
+    sn_wait_while(&g->round, round, SPINS);
 }
 
 static void publish(sn_comm *c, const void *mine) {
@@ -83,16 +76,16 @@ static void exchange(sn_comm *c, int to, const void *send, size_t sends, int fro
         out->data = send;
         out->bytes = sends;
         atomic_store(&out->full, 1);
-        wake(&out->full);
+        sn_futex_wake(&out->full);
     }
     if (in) {
-        wait_while(&in->full, 0);
+        sn_wait_while(&in->full, 0, SPINS);
         assert(in->bytes == receives);
         memcpy(receive, in->data, receives);
         atomic_store(&in->full, 0);
-        wake(&in->full);
+        sn_futex_wake(&in->full);
     }
-    if (out) wait_while(&out->full, 1);
+    if (out) sn_wait_while(&out->full, 1, SPINS);
 }
 
 static void release(group *g) {
@@ -134,8 +127,7 @@ static group *make(int n, const int *members) {
 /* The first of the ranks makes the group, the others find it. */
 static sn_comm *find_group(sn_comm *c, const int *ranks, int n) {
     group *g = c->state, *k;
-    int mine = 0;
-    while (mine < n && ranks[mine] != c->rank) mine++;
+    const int mine = sn_place_in(ranks, n, c->rank);
     assert(mine < n);
     pthread_mutex_lock(&g->lock);
     for (k = g->child; k && (k->size != n || memcmp(k->members, ranks, (size_t)n * sizeof *ranks)); k = k->next) {}

@@ -1,16 +1,15 @@
 #define _GNU_SOURCE
 #include "run/run.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/futex.h"
 #include "base/mem.h"
+#include "base/system.h"
 #include "program/files.h"
 
 typedef struct queue {
@@ -50,15 +49,12 @@ static void wait_until(atomic_uint *word, unsigned least) {
         if (atomic_load_explicit(word, memory_order_acquire) >= least) return;
         __builtin_ia32_pause();
     }
-    for (unsigned seen; (seen = atomic_load_explicit(word, memory_order_acquire)) < least;)
-        syscall(SYS_futex, (unsigned *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    for (unsigned seen; (seen = atomic_load_explicit(word, memory_order_acquire)) < least;) sn_futex_wait(word, seen);
 }
-
-static void wake(atomic_uint *word) { syscall(SYS_futex, (unsigned *)word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0); }
 
 static void raise_to(atomic_uint *word, unsigned value) {
     atomic_store_explicit(word, value, memory_order_release);
-    wake(word);
+    sn_futex_wake(word);
 }
 
 static bool has_others(const sn_run *run, int index) { return (run->uses[index] & ~(1u << SN_QUEUE_COMPUTE)) != 0; }
@@ -68,12 +64,6 @@ static sn_tensor tensor_of(const sn_run *run, const sn_arg *a, int slot) {
     char *base = run->base[a->arena];
     uint64_t offset = a->offset + (a->slotted ? (uint64_t)slot * run->plan->input_stride : 0);
     return (sn_tensor){.data = base ? base + offset : NULL, .dtype = a->dtype, .shape = a->shape};
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static void note_failure(sn_run *run, const sn_instr *in, sn_status status) {
@@ -123,11 +113,11 @@ static void walk(sn_run *run, int q) {
         if (in->queue != q) continue;
         for (int r = 0; r < SN_QUEUE_COUNT; r++)
             if (in->wait[r]) wait_until(&run->event[r], in->wait[r]);
-        double start = run->profile ? now() : 0;
+        double start = run->profile ? sn_now() : 0;
         if (sn_in_turn(in->turns, run->turn) && (q == SN_QUEUE_COMM || atomic_load(&run->failed) == SN_OK)) execute(run, in, run->slot, 0);
-        if (run->profile) run->seconds[run->program_index][k] = now() - start;
+        if (run->profile) run->seconds[run->program_index][k] = sn_now() - start;
         atomic_store_explicit(&run->event[q], in->signal, memory_order_release);
-        if (has_others(run, run->program_index)) wake(&run->event[q]);
+        if (has_others(run, run->program_index)) sn_futex_wake(&run->event[q]);
     }
 }
 
@@ -151,12 +141,11 @@ static void count_ended(transfers *t, bool wait) {
         if (!wait && sn_disk_under_way(&run->files.disk, ticket)) break;
         wait = false;
         note_failure(run, t->at[ticket].in, sn_disk_finish(&run->files.disk, ticket));
-        if (run->profile) run->seconds[run->program_index][t->at[ticket].index] = now() - t->at[ticket].start;
+        if (run->profile) run->seconds[run->program_index][t->at[ticket].index] = sn_now() - t->at[ticket].start;
         t->ended++;
     }
     if (t->ended == before) return;
-    atomic_store_explicit(&run->event[SN_QUEUE_IO], t->ended, memory_order_release);
-    wake(&run->event[SN_QUEUE_IO]);
+    raise_to(&run->event[SN_QUEUE_IO], t->ended);
 }
 
 /* Waits for another queue, which may itself wait for a transfer under way. */
@@ -179,7 +168,7 @@ static void walk_transfers(sn_run *run) {
         unsigned ticket = in->signal % SN_DISK_TRANSFERS;
         t.at[ticket].in = in;
         t.at[ticket].index = k;
-        if (run->profile) t.at[ticket].start = now();
+        if (run->profile) t.at[ticket].start = sn_now();
         if (sn_in_turn(in->turns, run->turn) && atomic_load(&run->failed) == SN_OK) execute(run, in, run->slot, ticket);
         t.started = in->signal;
         count_ended(&t, false);
@@ -198,7 +187,7 @@ static void *queue_main(void *arg) {
         else walk(run, q->index);
         sn_alloc_forbid(false);
         atomic_fetch_add(&run->idle, 1);
-        wake(&run->idle);
+        sn_futex_wake(&run->idle);
     }
 }
 
@@ -237,9 +226,10 @@ static sn_status open_comms(sn_run *run, sn_comm *comm) {
     const sn_mesh *mesh = &run->plan->mesh;
     int ranks[SN_RANKS_MOST];
     for (int a = 0; comm && a < SN_MESH_AXES; a++) {
+        if (mesh->size[a] <= 1) continue;
         for (int i = 0; i < mesh->size[a]; i++) ranks[i] = sn_mesh_neighbour(mesh, comm->rank, a, i);
-        if (mesh->size[a] > 1) run->comms[a] = mesh->size[a] == comm->size ? comm : comm->group(comm, ranks, mesh->size[a]);
-        if (mesh->size[a] > 1 && !run->comms[a]) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks of an axis of the mesh");
+        run->comms[a] = mesh->size[a] == comm->size ? comm : comm->group(comm, ranks, mesh->size[a]);
+        if (!run->comms[a]) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks of an axis of the mesh");
     }
     return SN_OK;
 }

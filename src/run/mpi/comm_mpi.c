@@ -240,8 +240,7 @@ static sn_comm *make(int rank, int size) {
 /* Its messages carry a tag of their own, so that they are told from the world's. */
 static sn_comm *make_group(sn_comm *c, const int *ranks, int n) {
     state *world = c->state;
-    int mine = 0;
-    while (mine < n && ranks[mine] != c->rank) mine++;
+    const int mine = sn_place_in(ranks, n, c->rank);
     sn_comm *group = mine < n ? make(mine, n) : NULL;
     if (!group) return NULL;
     state *s = group->state;

@@ -15,6 +15,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/system.h"
 #include "run/tcp/tcp.h"
 
 enum { ALL_TO_ALL = 1, ALL_GATHER, EXCHANGE, BLAME, POLL_MS = 50, GRACE_NS = 200000000 };
@@ -214,10 +215,10 @@ static void move_parts(const sn_comm *c, uint32_t kind, uint64_t total) {
             left |= unfinished(p);
         }
         if (!left) return;
-        if (progress || start == 0) start = progress ? 0 : sn_tcp_now();
+        if (progress || start == 0) start = progress ? 0 : sn_now();
         if (progress) continue;
         await(all);
-        if (all->patience > 0 && sn_tcp_now() - start > all->patience) out_of_patience(all);
+        if (all->patience > 0 && sn_now() - start > all->patience) out_of_patience(all);
     }
 }
 
@@ -260,14 +261,13 @@ static void exchange(sn_comm *c, int to, const void *send, size_t sends, int fro
 static void release(sn_comm *c) {
     for (sn_comm *next; c; c = next) {
         state *s = c->state;
-        next = s ? s->next : NULL;
-        if (s) {
-            if (s->world.fds) sn_tcp_close(s->world.fds, c->size);
-            sn_free(s->world.fds);
-            sn_free(s->world.parts);
-            sn_free(s->world.polls);
-            sn_free(s->peers);
-        }
+        next = s->next;
+        for (int r = 0; s->world.fds && r < c->size; r++)
+            if (s->world.fds[r] >= 0) close(s->world.fds[r]);
+        sn_free(s->world.fds);
+        sn_free(s->world.parts);
+        sn_free(s->world.polls);
+        sn_free(s->peers);
         sn_free(s);
         sn_free(c);
     }
@@ -304,8 +304,7 @@ static sn_comm *make(int rank, int size) {
 
 static sn_comm *make_group(sn_comm *c, const int *ranks, int n) {
     state *all = c->state;
-    int mine = 0;
-    while (mine < n && ranks[mine] != c->rank) mine++;
+    const int mine = sn_place_in(ranks, n, c->rank);
     sn_comm *group = mine < n ? make(mine, n) : NULL;
     if (!group) return NULL;
     state *s = group->state;

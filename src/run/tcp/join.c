@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/system.h"
 #include "run/tcp/tcp.h"
 
 enum { HELLO_SECONDS = 5, AGAIN_NS = 50000000 };
@@ -50,30 +51,28 @@ typedef union any_address {
 typedef struct joining {
     const sn_launch *launch;
     int *fds;
-    double until; /* 0: for ever */
+    double patience, until; /* seconds; when that is over; 0: for ever */
     bool local;   /* all ranks are on this machine, as the address says */
 } joining;
 
-double sn_tcp_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-void sn_tcp_close(int *fds, int n) {
-    for (int r = 0; r < n; r++) {
-        if (fds[r] >= 0) close(fds[r]);
-        fds[r] = -1;
-    }
-}
-
-static double left(const joining *j) { return j->until > 0 ? j->until - sn_tcp_now() : 3600; }
+static double left(const joining *j) { return j->until > 0 ? j->until - sn_now() : 3600; }
 
 static void time_limit(int fd, double seconds) {
     struct timeval t = {.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)(1e6 * (seconds - (double)(time_t)seconds))};
     if (seconds > 0 && !t.tv_sec && !t.tv_usec) t.tv_usec = 1;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
+}
+
+static void limit_to_left(const joining *j, int fd) {
+    const double t = left(j);
+    time_limit(fd, t > 0 ? t : 0.1);
+}
+
+static hello hello_of(const joining *j, uint64_t token) {
+    hello h = {.rank = (uint32_t)j->launch->rank, .size = (uint32_t)j->launch->size, .token = token};
+    memcpy(h.magic, magic, sizeof magic);
+    return h;
 }
 
 static bool send_all(int fd, const void *data, size_t n) {
@@ -167,13 +166,13 @@ static sn_status accept_next(const joining *j, int listener, int *fd) {
 }
 
 /* Ranks first .. that are missing, after a wait in vain. */
-static sn_status not_come(const joining *j, int first, double patience) {
+static sn_status not_come(const joining *j, int first) {
     char text[256];
     int n = 0;
     for (int r = first; r < j->launch->size && n < (int)sizeof text - 16; r++)
         if (j->fds[r] < 0 && r != j->launch->rank) n += snprintf(text + n, sizeof text - (size_t)n, " %d", r);
     return sn_fail(SN_ERR_NETWORK, "rank %d has waited %g seconds at %s port %d: these of %d ranks have not come:%s", j->launch->rank,
-                   patience, j->launch->address, j->launch->port, j->launch->size, text);
+                   j->patience, j->launch->address, j->launch->port, j->launch->size, text);
 }
 
 /* Whose connection this is, or -1: a stranger's. */
@@ -183,7 +182,7 @@ static int greet(int fd, hello *h) {
                                                                                                        : -1;
 }
 
-static sn_status lead(const joining *j, double patience) {
+static sn_status lead(const joining *j) {
     const int size = j->launch->size;
     welcome w = {.size = (uint32_t)size};
     place *places = sn_alloc_zero((size_t)size, sizeof *places);
@@ -196,7 +195,7 @@ static sn_status lead(const joining *j, double patience) {
         any_address from;
         socklen_t n = sizeof from;
         if ((s = accept_next(j, listener, &fd)) != SN_OK) {
-            s = not_come(j, 1, patience);
+            s = not_come(j, 1);
             break;
         }
         int r = greet(fd, &h);
@@ -224,7 +223,7 @@ static sn_status lead(const joining *j, double patience) {
 }
 
 /* A connection to rank 0, which may not be there yet. */
-static sn_status reach(const joining *j, double patience, int *out) {
+static sn_status reach(const joining *j, int *out) {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     char port[16], why[160] = "";
     snprintf(port, sizeof port, "%d", j->launch->port);
@@ -235,8 +234,7 @@ static sn_status reach(const joining *j, double patience, int *out) {
         for (const struct addrinfo *a = found; a; a = a->ai_next) {
             int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
             if (fd < 0) continue;
-            const double t = left(j);
-            time_limit(fd, t > 0 ? t : 0.1);
+            limit_to_left(j, fd);
             if (!connect(fd, a->ai_addr, a->ai_addrlen)) {
                 freeaddrinfo(found);
                 *out = fd;
@@ -249,7 +247,7 @@ static sn_status reach(const joining *j, double patience, int *out) {
         nanosleep(&(struct timespec){.tv_nsec = AGAIN_NS}, NULL);
     } while (left(j) > 0);
     return sn_fail(SN_ERR_NETWORK, "rank %d cannot reach rank 0 at %s port %d (MASTER_ADDR, MASTER_PORT) within %g seconds: %s",
-                   j->launch->rank, j->launch->address, j->launch->port, patience, why);
+                   j->launch->rank, j->launch->address, j->launch->port, j->patience, why);
 }
 
 /* This rank's word to rank 0, and what comes back. */
@@ -257,12 +255,10 @@ static sn_status introduce(const joining *j, int listener, welcome *w, place *pl
     const sn_launch *l = j->launch;
     any_address own;
     socklen_t n = sizeof own;
-    hello h = {.rank = (uint32_t)l->rank, .size = (uint32_t)l->size};
-    memcpy(h.magic, magic, sizeof magic);
+    hello h = hello_of(j, 0);
     if (getsockname(listener, &own.any, &n)) return sn_fail(SN_ERR_NETWORK, "rank %d has no port: %s", l->rank, strerror(errno));
     h.port = ntohs(own.any.sa_family == AF_INET ? own.v4.sin_port : own.v6.sin6_port);
-    const double t = left(j);
-    time_limit(j->fds[0], t > 0 ? t : 0.1);
+    limit_to_left(j, j->fds[0]);
     if (!send_all(j->fds[0], &h, sizeof h) || !receive_all(j->fds[0], w, sizeof *w))
         return sn_fail(SN_ERR_NETWORK, "rank %d: rank 0 at %s port %d has not answered: %s", l->rank, l->address, l->port, strerror(errno));
     if (memcmp(w->magic, magic, sizeof magic))
@@ -281,12 +277,10 @@ static sn_status introduce(const joining *j, int listener, welcome *w, place *pl
 static sn_status connect_to(const joining *j, int r, place p, uint64_t token) {
     any_address a;
     socklen_t n = sizeof a;
-    hello h = {.rank = (uint32_t)j->launch->rank, .size = (uint32_t)j->launch->size, .token = token};
-    memcpy(h.magic, magic, sizeof magic);
+    const hello h = hello_of(j, token);
     if (is_loopback(&p) && !getpeername(j->fds[0], &a.any, &n)) p = place_of(&a, p.port); /* where this rank sees rank 0's machine */
     n = address_of(&p, &a);
-    const double t = left(j);
-    if ((j->fds[r] = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0) time_limit(j->fds[r], t > 0 ? t : 0.1);
+    if ((j->fds[r] = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0) limit_to_left(j, j->fds[r]);
     if (j->fds[r] < 0 || connect(j->fds[r], &a.any, n) || !send_all(j->fds[r], &h, sizeof h)) {
         char text[INET6_ADDRSTRLEN] = "";
         int kept = errno;
@@ -296,19 +290,19 @@ static sn_status connect_to(const joining *j, int r, place p, uint64_t token) {
     return SN_OK;
 }
 
-static sn_status follow(const joining *j, double patience) {
+static sn_status follow(const joining *j) {
     const int size = j->launch->size, rank = j->launch->rank;
     welcome w;
     place *places = sn_alloc_zero((size_t)size, sizeof *places);
     int listener = -1;
     sn_status s = places ? open_listener(j, 0, &listener) : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks");
-    if (s == SN_OK) s = reach(j, patience, &j->fds[0]);
+    if (s == SN_OK) s = reach(j, &j->fds[0]);
     if (s == SN_OK) s = introduce(j, listener, &w, places);
     for (int r = 1; s == SN_OK && r < rank; r++) s = connect_to(j, r, places[r], w.token);
     for (int wanted = size - rank - 1, fd; s == SN_OK && wanted > 0;) {
         hello h;
         if ((s = accept_next(j, listener, &fd)) != SN_OK) {
-            s = not_come(j, rank + 1, patience);
+            s = not_come(j, rank + 1);
             break;
         }
         int r = greet(fd, &h);
@@ -326,10 +320,10 @@ sn_status sn_tcp_join(const sn_launch *launch, double patience, int *fds) {
     const char *a = launch->address;
     joining j = {.launch = launch,
                  .fds = fds,
-                 .until = patience > 0 ? sn_tcp_now() + patience : 0,
+                 .patience = patience,
+                 .until = patience > 0 ? sn_now() + patience : 0,
                  .local = !strcmp(a, "localhost") || !strncmp(a, "127.", 4)};
-    for (int r = 0; r < launch->size; r++) fds[r] = -1;
-    sn_status s = launch->rank ? follow(&j, patience) : lead(&j, patience);
+    sn_status s = launch->rank ? follow(&j) : lead(&j);
     for (int r = 0; s == SN_OK && r < launch->size; r++) {
         int yes = 1;
         if (fds[r] < 0) continue;
@@ -338,6 +332,5 @@ sn_status sn_tcp_join(const sn_launch *launch, double patience, int *fds) {
         setsockopt(fds[r], SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
         if (fcntl(fds[r], F_SETFL, O_NONBLOCK)) s = sn_fail(SN_ERR_NETWORK, "rank %d: %s", launch->rank, strerror(errno));
     }
-    if (s != SN_OK) sn_tcp_close(fds, launch->size);
     return s;
 }

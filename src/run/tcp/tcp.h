@@ -4,12 +4,9 @@
 
 #include "run/launch.h"
 
-/* A connected socket to every other rank: fds[rank], -1 for this one; the caller closes them. Collective. Waits for `patience` seconds
+/* A connected socket to every other rank: fds[rank], which are all -1 before, as this one's stays; the caller closes
+ * them, after a failure too. Collective. Waits for `patience` seconds
  * (0: for ever). SN_ERR_NETWORK names the address, and the ranks that have not come; SN_ERR_USAGE where ranks do not fit together. */
 sn_status sn_tcp_join(const sn_launch *launch, double patience, int *fds);
-
-void sn_tcp_close(int *fds, int n);
-
-double sn_tcp_now(void); /* seconds */
 
 #endif

@@ -1,0 +1,45 @@
+/* A tiny model trained by ranks that are threads, each with its plan and its run: what the tests of parallelism compare. */
+#ifndef SN_TESTS_WORLD_H
+#define SN_TESTS_WORLD_H
+
+#include "engine/session.h"
+#include "support/tiny.h"
+
+enum { WORLD_MOST = 8 };
+
+/* The rows of an optimizer step, over all ranks and micro-batches. */
+typedef struct world_rows {
+    int64_t rows, length;
+    bool evaluate;                                                       /* a program for evaluation too */
+    int32_t (*label)(int64_t at, int step, int64_t vocabulary);           /* of token `at` of the step's; NULL: each has one */
+} world_rows;
+
+typedef struct world {
+    world_rows rows;
+    sn_options *recipe;
+    sn_session s;
+    sn_plan *plans[WORLD_MOST];
+    sn_run *runs[WORLD_MOST];
+    sn_comm *comms;
+    sn_team *team;
+    int ranks, program;
+    int64_t accumulation, vocabulary;
+} world;
+
+/* Plans every rank. */
+void world_plan(world *w, const world_rows *rows, const sn_model_config *model, const char *device, int ranks, const char *options);
+
+/* Plans, and opens a run for every rank, with weights drawn from seed 7. */
+void world_open(world *w, const world_rows *rows, const sn_model_config *model, const char *device, int ranks, const char *options);
+void world_close(world *w);
+
+/* Runs a program on all ranks. */
+void world_run(world *w, int program);
+
+/* Fills micro-batch m of a step, the k-th of program's, on all ranks: those of one data-parallel index see the same rows. */
+void world_fill(world *w, int program, int step, int64_t m, int k, float scale);
+
+/* The gradient norm that a program has reported, which is the same on all ranks. */
+float world_norm(const world *w, int program, const char *options);
+
+#endif
