@@ -63,10 +63,13 @@ if ! mount -t tmpfs -o size=24m tmpfs "$work/disk" 2>"$err"; then skip "$last: n
   last='a disk that fills up'
   launch 2 "$snug" $(train) --out "$work/disk/run" --zero-stage 3 --max-steps 1000000 --save-steps 1 --logging-steps 1000000
   for _ in $(seq 200); do ls "$work/disk/run" 2>/dev/null | grep -q '^checkpoint-[0-9]*$' && break; sleep 0.1; done
-  cat /dev/zero >"$work/disk/filler" 2>/dev/null
+  # Again and again: the run may be between two checkpoints, and the older one's room is enough for the next.
+  while :; do cat /dev/zero >>"$work/disk/filler" 2>/dev/null; sleep 0.01; done &
+  filling=$!
   landed && fail "$last: status 0"
   warns 'No space left on device'
   grep 'No space left' "$err" | grep -q "cannot .* $work/disk/run" || fail "$last: the file is not named: $(grep 'No space' "$err")"
+  kill "$filling"; wait "$filling" 2>/dev/null
   rm "$work/disk/filler"
   saved=$(ls "$work/disk/run" | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -1)
   ranks 2 "$snug" $(train) --out "$work/disk/run" --zero-stage 3 --max-steps $((saved + 2)) --resume || fail "$last: resume"
