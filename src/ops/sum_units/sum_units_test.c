@@ -25,6 +25,23 @@ static void in_index_order(void **state) {
     }
 }
 
+/* Without norms the sum itself comes out. */
+static void as_a_result(void **state) {
+    (void)state;
+    sn_call c = {0};
+    double want = 0;
+    c.in[1] = op_tensor(SN_F64, sn_shape_of(7), 0, 0);
+    for (int64_t u = 0; u < 7; u++) {
+        op_set(&c.in[1], u, 1.0 / (double)(u + 3));
+        want += 1.0 / (double)(u + 3);
+    }
+    op_prepare(&sn_op_sum_units, &c, 2);
+    assert_true(c.out[0].shape.rank == 1 && c.out[0].shape.d[0] == 1);
+    op_run(&sn_op_sum_units, &c);
+    assert_true(op_get(&c.out[0], 0) == want);
+    op_free_call(&c);
+}
+
 static void refuses(void **state) {
     (void)state;
     sn_call c = {.in = {{.dtype = SN_F64, .shape = sn_shape_of(3)}, {.dtype = SN_F64, .shape = sn_shape_of(4)}}};
@@ -35,6 +52,6 @@ static void refuses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(in_index_order), cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(in_index_order), cmocka_unit_test(as_a_result), cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
