@@ -1,6 +1,6 @@
-/* Products of parallelism: whatever of tensor, pipeline, context and data parallelism is combined, losses, gradient norms, weights and moments
- * are those of one rank, to f32's rounding; of full training, adapters, adapters on quantised weights; with shards of ZeRO, accumulation,
- * recomputation, other tiers. What one pair does alone stands in the tests of each. */
+/* Products of parallelism: whatever of tensor, pipeline, context and data parallelism is combined, losses, gradient norms, weights and
+ * moments are those of one rank, to f32's rounding; of full training, adapters, adapters on quantised weights; with shards of ZeRO,
+ * accumulation, recomputation, other tiers. What one pair does alone stands in the tests of each. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,13 +11,13 @@ enum { LENGTH = 8, ROWS = 8, STOP = 3, STEPS = 6 };
 
 static int32_t label_of(int64_t at, int step, int64_t vocabulary) { return at % 5 == 1 ? -100 : (int32_t)((at * 29 + step) % vocabulary); }
 
-static const world_rows rows = {.rows = ROWS, .length = LENGTH, .evaluate = true, .label = label_of};
+static const world_rows rows = {.rows = ROWS, .length = LENGTH, .steps = 3, .evaluate = true, .label = label_of};
 
-/* Four blocks; 3 key/value heads with 2 queries each, an odd vocabulary; feed-forward rows of 5 blocks of a quantised form. */
-static sn_model_config llama(bool tied) {
+/* 3 key/value heads with 2 queries each, an odd vocabulary; feed-forward rows of 5 blocks of a quantised form. */
+static sn_model_config llama(int layers, bool tied) {
     sn_model_config c = tiny_llama();
     c.vocab_size = 97;
-    c.num_layers = 4;
+    c.num_layers = layers;
     c.hidden_size = 64;
     c.num_heads = 6;
     c.num_kv_heads = 3;
@@ -50,12 +50,14 @@ typedef struct product {
 
 static void check(const product *cases, size_t n, bool tied) {
     for (size_t i = 0; i < n; i++) {
-        const sn_model_config config = llama(tied != (i % 2 == 1));
+        const char *spread = cases[i].spread;
+        const bool deep = strstr(spread, "virtual") || strstr(spread, "pp=3") || strstr(spread, "pp=4");
+        const sn_model_config config = llama(deep ? 4 : 2, tied != (i % 2 == 1));
         world_outcome one = {0}, several = {0};
         char options[512];
         snprintf(options, sizeof options, STEADY "recompute=none %s", cases[i].both);
         train(&config, 1, options, &one);
-        snprintf(options, sizeof options, STEADY "%s %s", cases[i].both, cases[i].spread);
+        snprintf(options, sizeof options, STEADY "%s %s", cases[i].both, spread);
         train(&config, cases[i].ranks, options, &several);
         world_compare(&several, &one, 1e-5, options);
         world_forget(&one);
@@ -79,6 +81,7 @@ static void tensor_and_context(void **state) {
     static const product cases[] = {{4, "", "tp=2 cp=2"},
                                     {6, TWICE, "tp=3 cp=2 sequence_parallel=on recompute=all"},
                                     {8, LORA, "tp=2 cp=4 recompute=light"},
+                                    {6, LORA TWICE, "tp=3 cp=2 sequence_parallel=on"}, /* 16 tokens over 3 ranks */
                                     {4, QLORA TWICE, "tp=2 cp=2 sequence_parallel=on recompute=every:2"}};
     CHECK(cases, false);
 }
@@ -158,6 +161,24 @@ static void on_disk(void **state) {
     CHECK(cases, true);
 }
 
+/* Updates inside backward, whoever has which part of a gradient. */
+static void released(void **state) {
+    (void)state;
+    static const product cases[] = {{8, "max_grad_norm=0", "gradient_release=on tp=2 cp=2 zero_stage=3 sequence_parallel=on"},
+                                    {8, "max_grad_norm=0", "gradient_release=on tp=2 pp=2 zero_stage=2 recompute=light"},
+                                    {4, LORA "max_grad_norm=0", "gradient_release=on pp=2 cp=2"}};
+    CHECK(cases, true);
+}
+
+/* Rules that need whole matrices have them where tensors are not cut; codes of 8 bits go where their blocks are. */
+static void other_rules(void **state) {
+    (void)state;
+    static const product cases[] = {{8, TWICE "optimizer=muon muon_momentum=0.9", "pp=2 cp=2 zero_stage=2"},
+                                    {8, TWICE "optimizer=adafactor", "pp=2 cp=2 zero_stage=3"},
+                                    {8, TWICE "optimizer=sgd momentum=0.9", "tp=2 cp=2 zero_stage=2 sequence_parallel=on"}};
+    CHECK(cases, false);
+}
+
 /* ---- Whole runs ---- */
 
 static char folder[600], gguf[600], data[600];
@@ -165,7 +186,7 @@ static char folder[600], gguf[600], data[600];
 static int start(void **state) {
     (void)state;
     training_open("products");
-    const sn_model_config c = llama(true);
+    const sn_model_config c = llama(2, true);
     snprintf(folder, sizeof folder, "%s", training_path("model"));
     snprintf(gguf, sizeof gguf, "%s", training_path("model.gguf"));
     snprintf(data, sizeof data, "%s", training_path("rows.jsonl"));
@@ -205,9 +226,7 @@ static void resumed_as_another(void **state) {
                                           "thread_ranks=8 pp=2 cp=2 zero_stage=2 gradient_accumulation_steps=2 recompute=all",
                                           "thread_ranks=6 tp=3 cp=2 gradient_accumulation_steps=4",
                                           "thread_ranks=4 tp=2 zero_stage=1 gradient_accumulation_steps=2 " ON_DISK};
-    static const struct {
-        const char *how, *result;
-    } jobs[] = {{"", "model"}, {LORA, "adapter_model"}, {QLORA, "adapter_model"}};
+    static const struct { const char *how, *result; } jobs[] = {{"", "model"}, {LORA, "adapter_model"}, {QLORA, "adapter_model"}};
     enum { SPREADS = sizeof spreads / sizeof spreads[0] };
     training_warnings();
     for (int j = 0; j < 3; j++) {
@@ -226,7 +245,8 @@ static void resumed_as_another(void **state) {
             snprintf(options, sizeof options, "max_steps=%d resume=on %s %s", STEPS, jobs[j].how, after);
             run(model, options, name, &part);
             assert_losses(&whole, &part, options);
-            training_near(training_path("whole/%s.safetensors", jobs[j].result), training_path("%s/%s.safetensors", name, jobs[j].result), 1e-5);
+            training_near(training_path("whole/%s.safetensors", jobs[j].result), training_path("%s/%s.safetensors", name, jobs[j].result),
+                          1e-5);
             training_near(training_path("whole/checkpoint-%d/state.safetensors", STEPS),
                           training_path("%s/checkpoint-%d/state.safetensors", name, STEPS), 1e-5);
         }
@@ -235,10 +255,17 @@ static void resumed_as_another(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tensor_and_pipeline),     cmocka_unit_test(tensor_and_context),
-                                       cmocka_unit_test(pipeline_and_context),    cmocka_unit_test(tensor_pipeline_data),
-                                       cmocka_unit_test(tensor_context_data),     cmocka_unit_test(pipeline_context_data),
-                                       cmocka_unit_test(tensor_pipeline_context), cmocka_unit_test(all_of_them),
-                                       cmocka_unit_test(on_disk),                 cmocka_unit_test(resumed_as_another)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tensor_and_pipeline),
+                                       cmocka_unit_test(tensor_and_context),
+                                       cmocka_unit_test(pipeline_and_context),
+                                       cmocka_unit_test(tensor_pipeline_data),
+                                       cmocka_unit_test(tensor_context_data),
+                                       cmocka_unit_test(pipeline_context_data),
+                                       cmocka_unit_test(tensor_pipeline_context),
+                                       cmocka_unit_test(all_of_them),
+                                       cmocka_unit_test(on_disk),
+                                       cmocka_unit_test(released),
+                                       cmocka_unit_test(other_rules),
+                                       cmocka_unit_test(resumed_as_another)};
     return cmocka_run_group_tests(tests, start, stop);
 }

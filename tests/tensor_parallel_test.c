@@ -128,6 +128,33 @@ static void released(void **state) {
     }
 }
 
+/* Where one element for each run of 256 lies: with the shard whose runs they are, or nowhere where one would be cut. */
+static void runs_of_shards(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, columns; /* columns 0: a vector */
+        uint8_t dim, at;
+        int32_t unit, ranks, wanted; /* 0: it would be cut */
+    } cases[] = {{576, 576, 0, SN_DEAL_RUN, 192, 2, 864}, {576, 576, 1, SN_DEAL_RUN, 192, 2, 0},  {576, 1536, 1, SN_DEAL_RUN, 1, 2, 3},
+                 {576, 1536, 1, SN_DEAL_RUN, 1, 4, 0},     {97, 64, 0, SN_DEAL_RUN, 1, 2, 0},       {103, 64, 0, SN_DEAL_RUN, 1, 2, 13},
+                 {768, 256, 0, SN_DEAL_THIRDS, 64, 2, 128}, {768, 256, 0, SN_DEAL_THIRDS, 1, 3, 86}, {64, 1536, 1, SN_DEAL_THIRDS, 256, 2, 1},
+                 {64, 768, 1, SN_DEAL_THIRDS, 128, 2, 0},   {1024, 0, 0, SN_DEAL_RUN, 1, 4, 1},     {1000, 0, 0, SN_DEAL_RUN, 1, 4, 0},
+                 {512, 64, 0, SN_DEAL_FOLDED, 64, 4, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const sn_shape shape = cases[i].columns ? sn_shape_of(cases[i].rows, cases[i].columns) : sn_shape_of(cases[i].rows);
+        const sn_split_axis x = {.kind = SN_SHARD, .dim = cases[i].dim, .at = cases[i].at, .unit = cases[i].unit};
+        sn_split_axis runs;
+        const bool fits = sn_split_of_runs(&shape, &x, cases[i].ranks, 256, &runs);
+        if (fits != (cases[i].wanted > 0) || (fits && (runs.unit != cases[i].wanted || runs.dim != x.dim || runs.at != x.at || runs.kind != SN_SHARD)))
+            fail_msg("case %zu: %s, %d a rank", i, fits ? "fits" : "is cut", runs.unit);
+        const sn_split split = {.axis[SN_MESH_TP] = x};
+        const sn_shape of = sn_shape_of_runs(&shape, &split, 256);
+        int64_t n, all;
+        assert_true(sn_shape_elements(&of, &n) && sn_shape_elements(&shape, &all) && n == (all + 255) / 256);
+        assert_int_equal(of.rank, fits && x.dim ? 2 : of.rank);
+    }
+}
+
 /* Slices of every weight of 4096 elements and more begin and end with a block of 256 on two ranks. */
 static sn_model_config llama_in_blocks(void) {
     sn_model_config c = tiny_llama();
@@ -154,9 +181,10 @@ static void states_in_blocks(void **state) {
     static const char both[] = STEADY "optimizer=adamw_8bit weight_decay=0.1";
     sn_model_config models[] = {llama_in_blocks(), llama_in_blocks(), tiny_gpt2()};
     models[1].tie_word_embeddings = false;
-    models[2].hidden_size = models[2].intermediate_size = 256;
+    models[2].hidden_size = models[2].intermediate_size = 512;
     models[2].vocab_size = 100;
-    models[2].head_dim = 64;
+    models[2].head_dim = 128;
+    models[2].num_layers = 1;
     for (int m = 0; m < 3; m++) {
         world_outcome one = {0}, two = {0}, plain = {0};
         train(&models[m], 1, both, &one);
@@ -183,7 +211,7 @@ static void slices_that_cut_blocks(void **state) {
     (void)state;
     sn_model_config config = llama_in_blocks();
     world_outcome one = {0}, several = {0};
-    config.intermediate_size = 500;
+    config.intermediate_size = 504;
     train(&config, 1, STEADY "optimizer=adamw_8bit", &one);
     train(&config, 2, STEADY "optimizer=adamw_8bit tp=2", &several);
     for (int i = 0; i < WORLD_STEPS; i++)
@@ -317,6 +345,7 @@ int main(void) {
                                        cmocka_unit_test(accumulation_and_recomputation),
                                        cmocka_unit_test(adapters),
                                        cmocka_unit_test(released),
+                                       cmocka_unit_test(runs_of_shards),
                                        cmocka_unit_test(states_in_blocks),
                                        cmocka_unit_test(slices_that_cut_blocks),
                                        cmocka_unit_test(gpt2),

@@ -43,7 +43,7 @@ static sn_status own_factors(sn_graph *g, sn_nid clip) {
             sn_vid units = units_of(g, &g->nodes[id]);
             if (units == SN_NONE) return sn_fail(SN_ERR_INTERNAL, "%s is updated without a gradient", g->nodes[id].name);
             sn_insert_before(g, id, "gradient_release");
-            sn_vid sum = sn_append1(g, SN_OP_sum_units, NULL, 2, (sn_vid[]){SN_NONE, units}, g->nodes[id].name);
+            sn_vid sum = sn_append1(g, SN_OP_sum_units, NULL, 1, &units, g->nodes[id].name);
             sn_vid own = sn_append1(g, SN_OP_clip_factor, NULL, 2, (sn_vid[]){sum, hyper}, g->nodes[id].name);
             SN_TRY(g->status);
             g->nodes[id].in[i].value = own;

@@ -141,7 +141,7 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
         sn_attrs a = {0};
         a.i[SN_SUM_UNITS_SLOT] = slot++;
         sn_vid gradient = sn_use_persistent(g, (sn_pid)i), units = sn_append1(g, SN_OP_sum_squares, NULL, 1, &gradient, job->persistent[i].name);
-        sn_append(g, SN_OP_sum_units, &a, 2, (sn_vid[]){sums, units}, job->persistent[i].name, out);
+        sn_append(g, SN_OP_sum_units, &a, 2, (sn_vid[]){units, sums}, job->persistent[i].name, out);
     }
     sn_attrs a = {.f[SN_CLIP_FACTOR_MAX_NORM] = sn_options_float(recipe, "max_grad_norm")};
     u.clip = sn_append1(g, SN_OP_clip_factor, &a, 2, (sn_vid[]){sums, u.hyper}, "clip");

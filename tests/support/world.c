@@ -86,8 +86,8 @@ void world_fill(world *w, int program, int step, int64_t m, int k, float scale) 
             for (int64_t i = 0; to && i < info->shape.d[0]; i++) {
                 const int64_t place = place_of(w, program, names[n], r, i), at = m * tokens + place, own = place - base;
                 const int32_t label = w->rows.label ? w->rows.label(at, step, w->vocabulary) : (int32_t)((at * 29 + step) % w->vocabulary);
-                to[i] = (int32_t[]){(int32_t)((at * 131 + step * 17) % w->vocabulary), (int32_t)(own % length), (int32_t)(own - own % length),
-                                    label, (int32_t)own}[n];
+                to[i] = (int32_t[]){(int32_t)((at * 131 + step * 17) % w->vocabulary), (int32_t)(own % length),
+                                    (int32_t)(own - own % length), label, (int32_t)own}[n];
             }
         }
     }
@@ -96,7 +96,8 @@ void world_fill(world *w, int program, int step, int64_t m, int k, float scale) 
 float world_norm(const world *w, int program, const char *options) {
     const float norm = ((const float *)sn_run_io(w->runs[0], program, "clip", 0, NULL))[2];
     for (int r = 1; r < w->ranks; r++)
-        if (((const float *)sn_run_io(w->runs[r], program, "clip", 0, NULL))[2] != norm) fail_msg("%s: rank %d has another norm", options, r);
+        if (((const float *)sn_run_io(w->runs[r], program, "clip", 0, NULL))[2] != norm)
+            fail_msg("%s: rank %d has another norm", options, r);
     return norm;
 }
 
@@ -135,10 +136,11 @@ void world_train(world *w, double rate, const char *options, world_outcome *out)
     const int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT),
               update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
     const int at_once = w->plans[0]->programs[first].micro_batches;
-    for (int step = 0; step < WORLD_STEPS; step++) {
+    out->steps = w->rows.steps ? w->rows.steps : WORLD_STEPS;
+    for (int step = 0; step < out->steps; step++) {
         const int number = (int)sn_turn_step(&job->turns, step) + 1;
-        const float hyper[8] = {(float)rate, (float)(1 - pow(0.9, number)), (float)(1 - pow(0.999, number)), 1, (float)number, 0, 0,
-                                (float)sn_turn_ends(&job->turns, step)};
+        const float hyper[8] = {(float)rate, (float)(1 - pow(0.9, number)),         (float)(1 - pow(0.999, number)), 1, (float)number, 0,
+                                0,           (float)sn_turn_ends(&job->turns, step)};
         const int64_t labels = labels_of(w, step);
         take_loss(w);
         for (int r = 0; r < w->ranks; r++) {
@@ -172,7 +174,8 @@ static void collect(const world *w, sn_pid p, float *to, int64_t all) {
             assert_ok(sn_run_read(w->runs[r], p, (uint64_t)k * item, held, (size_t)n * item));
             sn_to_f32(e->rest.form, held, n, own);
             for (int64_t i = 0; i < n; i++) {
-                if (!isnan(to[where + i]) && to[where + i] != own[i]) fail_msg("%s[%ld]: rank %d holds another value", e->name, (long)(where + i), r);
+                if (!isnan(to[where + i]) && to[where + i] != own[i])
+                    fail_msg("%s[%ld]: rank %d holds another value", e->name, (long)(where + i), r);
                 to[where + i] = own[i];
             }
             sn_free(own);
@@ -187,7 +190,8 @@ void world_keep(world *w, world_outcome *out) {
     const sn_job *job = w->s.job;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
-        const bool master = e->parent != SN_NONE && sn_job_master(job, e->parent) == p, state = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE;
+        const bool master = e->parent != SN_NONE && sn_job_master(job, e->parent) == p,
+                   state = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE;
         const bool weight = master || (e->class_of == SN_CLASS_WEIGHTS && e->trainable && sn_job_master(job, (sn_pid)p) == SN_NONE);
         float **values = weight ? &out->weights : &out->moments;
         size_t *held = weight ? &out->n_weights : &out->n_moments;
@@ -213,16 +217,18 @@ void world_forget(world_outcome *out) {
 }
 
 void world_compare(const world_outcome *got, const world_outcome *wanted, double tolerance, const char *options) {
-    for (int i = 0; i < WORLD_STEPS; i++) {
+    assert_true(got->steps == wanted->steps && got->steps > 1);
+    for (int i = 0; i < got->steps; i++) {
         const double loss = fabs(got->loss[i] / wanted->loss[i] - 1), norm = fabs((double)got->norm[i] / (double)wanted->norm[i] - 1);
         if (!(loss <= tolerance && norm <= tolerance))
             fail_msg("%s: step %d: loss %.17g, wanted %.17g; norm %.9g, %.9g", options, i + 1, got->loss[i], wanted->loss[i],
                      (double)got->norm[i], (double)wanted->norm[i]);
     }
-    assert_true(isfinite(wanted->loss[0]) && wanted->loss[WORLD_STEPS - 1] != wanted->loss[0]);
+    assert_true(isfinite(wanted->loss[0]) && wanted->loss[wanted->steps - 1] != wanted->loss[0]);
     if (got->evaluated != wanted->evaluated && !(fabs(got->evaluated / wanted->evaluated - 1) <= tolerance))
         fail_msg("%s: evaluated as %.17g, wanted %.17g", options, got->evaluated, wanted->evaluated);
     assert_true(got->n_weights == wanted->n_weights && got->n_moments == wanted->n_moments && got->n_weights);
-    const double weights = test_error(got->weights, wanted->weights, got->n_weights), moments = test_error(got->moments, wanted->moments, got->n_moments);
+    const double weights = test_error(got->weights, wanted->weights, got->n_weights),
+                 moments = test_error(got->moments, wanted->moments, got->n_moments);
     if (!(weights <= tolerance && moments <= tolerance)) fail_msg("%s: weights differ by %g, moments by %g", options, weights, moments);
 }

@@ -10,8 +10,9 @@ enum { WORLD_MOST = 16, WORLD_STEPS = 5 };
 /* The rows of an optimizer step, over all ranks and micro-batches. */
 typedef struct world_rows {
     int64_t rows, length;
-    bool evaluate;                                                       /* a program for evaluation too */
-    int32_t (*label)(int64_t at, int step, int64_t vocabulary);           /* of token `at` of the step's; NULL: each has one */
+    int steps;                                                  /* of world_train, at most WORLD_STEPS; 0: all */
+    bool evaluate;                                              /* a program for evaluation too */
+    int32_t (*label)(int64_t at, int step, int64_t vocabulary); /* of token `at` of the step's; NULL: each has one */
 } world_rows;
 
 typedef struct world {
@@ -26,8 +27,9 @@ typedef struct world {
     int64_t accumulation, vocabulary;
 } world;
 
-/* What WORLD_STEPS steps gave. */
+/* What some steps gave. */
 typedef struct world_outcome {
+    int steps;
     double loss[WORLD_STEPS]; /* of a label */
     float norm[WORLD_STEPS];
     double evaluated; /* the loss afterwards, where there is a program for it */
@@ -52,7 +54,7 @@ void world_fill(world *w, int program, int step, int64_t m, int k, float scale);
 /* The gradient norm that a program has reported, which is the same on all ranks. */
 float world_norm(const world *w, int program, const char *options);
 
-/* WORLD_STEPS steps of an opened world at this learning rate: losses and norms. world_keep: the rest, for world_forget. Of a value in parts
+/* Steps of an opened world at this learning rate: losses and norms. world_keep: the rest, for world_forget. Of a value in parts
  * each element has to be somewhere, and ranks that hold the same have to agree. */
 void world_train(world *w, double rate, const char *options, world_outcome *out);
 void world_keep(world *w, world_outcome *out);
