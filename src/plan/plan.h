@@ -68,7 +68,7 @@ typedef struct sn_planned {
 
 /* One block of bytes over time, in the order of instructions. */
 typedef struct sn_life {
-    uint32_t first, last, value; /* value: id in the graph; SN_NONE: scratch of instruction `first` */
+    uint32_t first, last, value; /* value: id in the graph; SN_NONE: scratch of instruction `first`, and of others of its queue */
     uint64_t offset, bytes;
     sn_class class_of;
     sn_tier tier;
