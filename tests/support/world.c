@@ -13,6 +13,7 @@ void world_plan(world *w, const world_rows *rows, const sn_model_config *model, 
     w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
     assert_ok(sn_device_find(device, 1, &s->device));
     s->cluster.addresses = s->device.shape.addresses;
+    s->cluster.processes = rows->processes;
     s->ranks = ranks;
     assert_ok(sn_session_mesh(s, w->recipe));
     sn_training_shape shape = {.tokens = rows->rows * rows->length / w->accumulation, .evaluate = rows->evaluate};

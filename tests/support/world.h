@@ -12,6 +12,7 @@ typedef struct world_rows {
     int64_t rows, length;
     int steps;                                                  /* of world_train, at most WORLD_STEPS; 0: all */
     bool evaluate;                                              /* a program for evaluation too */
+    bool processes;                                             /* planned as if ranks were processes */
     int32_t (*label)(int64_t at, int step, int64_t vocabulary); /* of token `at` of the step's; NULL: each has one */
 } world_rows;
 
