@@ -295,6 +295,7 @@ int main(void) {
                                        cmocka_unit_test(other_tiers),
                                        cmocka_unit_test(a_turn_is_its_block_alone),
                                        cmocka_unit_test(reuse_is_exact),
-                                       cmocka_unit_test(backward_ends_at_the_block), cmocka_unit_test(micro_batches_add_up)};
+                                       cmocka_unit_test(backward_ends_at_the_block),
+                                       cmocka_unit_test(micro_batches_add_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
