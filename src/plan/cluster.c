@@ -32,34 +32,47 @@ static void note_shares(bounds *b, int a, int64_t n, const sn_split_axis *x) {
     }
 }
 
-/* The same of flat shares of what a rank holds of a dimension that is shared out over another axis. */
-static void note_shares_of_shares(bounds *b, int a, int64_t n, const sn_split_axis *x, const sn_shape *shape, int cut, const sn_split_axis *by) {
+/* The same of flat shares of n elements on axis a and those around it: the last full share may be smaller, and is shared out further. */
+static void note_flat(bounds *b, int a, int64_t n, const sn_split *split) {
+    while (a >= 0 && (!sn_is_flat(&split->axis[a]) || b->mesh->size[a] <= 1)) a--;
+    if (a < 0) return;
+    int64_t at, full = sn_share_of(n, &split->axis[a], b->mesh->size[a], 0, &at);
+    note_shares(b, a, n, &split->axis[a]);
+    note_flat(b, a - 1, full, split);
+    if (full && n % full) note_flat(b, a - 1, n % full, split);
+}
+
+/* And of flat shares of what a rank holds of a dimension that is shared out over another axis. */
+static void note_flat_of_cut(bounds *b, int64_t n, const sn_shape *shape, int cut, const sn_split *split) {
+    const sn_split_axis *by = &split->axis[cut];
     const int64_t extent = shape->d[by->dim] / (by->at == SN_DEAL_THIRDS ? 3 : 1), row = extent ? n / extent : 0;
     int64_t at, full = sn_share_of(extent, by, b->mesh->size[cut], 0, &at);
-    note_shares(b, a, full * row, x);
-    if (full && extent % full) note_shares(b, a, extent % full * row, x);
+    note_flat(b, SN_MESH_AXES - 1, full * row, split);
+    if (full && extent % full) note_flat(b, SN_MESH_AXES - 1, extent % full * row, split);
 }
 
 static void note_split(bounds *b, const sn_shape *shape, const sn_split *split) {
-    int shards = 0, on[SN_MAX_DIMS] = {0}, cut = -1;
+    int flat = 0, cuts = 0, on[SN_MAX_DIMS] = {0}, cut = -1;
     int64_t n = 0;
     note_places(b, split);
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
         if (x->kind != SN_SHARD || b->mesh->size[a] <= 1) continue;
-        shards++;
+        flat += sn_is_flat(x);
+        cuts += !sn_is_flat(x);
         if (x->dim < SN_MAX_DIMS) on[x->dim]++;
         if (x->dim < shape->rank) cut = a;
     }
     sn_shape_elements(shape, &n);
+    const bool noted = flat && (!cuts || (cuts == 1 && cut >= 0));
+    if (noted && cuts) note_flat_of_cut(b, n, shape, cut, split);
+    else if (noted) note_flat(b, SN_MESH_AXES - 1, n, split);
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
-        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1 || (!sn_is_flat(x) && x->dim >= shape->rank)) continue;
+        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1 || (sn_is_flat(x) ? noted : x->dim >= shape->rank)) continue;
         int64_t unit = x->unit > 0 ? x->unit : 1, extent = sn_is_flat(x) ? n : shape->d[x->dim] / (x->at == SN_DEAL_THIRDS ? 3 : 1);
         bool even = !sn_is_flat(x) && extent % (unit * sn_mesh_ranks(b->mesh)) == 0; /* whatever lies between */
-        bool shared = sn_is_flat(x) ? shards > 1 : on[x->dim] > 1;
-        if (sn_is_flat(x) && shards == 2 && cut >= 0) note_shares_of_shares(b, a, n, x, shape, cut, &split->axis[cut]);
-        else if (shared && !even) memset(b->starts[a], true, (size_t)b->mesh->size[a]); /* shards of shards: no two alike */
+        if (!even && (sn_is_flat(x) || on[x->dim] > 1)) memset(b->starts[a], true, (size_t)b->mesh->size[a]); /* shards of shards: no two alike */
         else if (!even) note_shares(b, a, extent, x);
     }
 }

@@ -10,6 +10,7 @@ void world_plan(world *w, const world_rows *rows, const sn_model_config *model, 
     assert_ok(sn_device_find(device, 1, &s->device));
     s->cluster.addresses = s->device.shape.addresses;
     s->ranks = ranks;
+    assert_ok(sn_session_cluster(s, w->recipe));
     assert_ok(sn_session_mesh(s, w->recipe));
     sn_training_shape shape = {.tokens = rows->rows * rows->length / w->accumulation, .evaluate = rows->evaluate};
     assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &s->cluster, NULL, &s->job));
@@ -62,10 +63,10 @@ static void *input(sn_run *run, int program, const char *name, int k) {
 
 void world_fill(world *w, int program, int step, int64_t m, int k, float scale) {
     const sn_mesh *mesh = &w->s.job->mesh;
-    const int64_t dp = mesh->size[SN_MESH_DP], length = w->rows.length, local = w->rows.rows * length / w->accumulation / dp;
+    const int64_t dp = sn_mesh_data_ranks(mesh), length = w->rows.length, local = w->rows.rows * length / w->accumulation / dp;
     for (int r = 0; r < w->ranks; r++) {
         sn_run *run = w->runs[r];
-        int64_t at = (m * dp + sn_mesh_index(mesh, r, SN_MESH_DP)) * local;
+        int64_t at = (m * dp + sn_mesh_data_index(mesh, r)) * local;
         int32_t *ids = input(run, program, "ids", k), *positions = input(run, program, "positions", k);
         int32_t *starts = input(run, program, "seq_start", k), *labels = input(run, program, "labels", k);
         uint32_t *key = input(run, program, "key", k);
