@@ -1,7 +1,11 @@
 #include "support/world.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/hash.h"
+#include "engine/turns.h"
 
 void world_plan(world *w, const world_rows *rows, const sn_model_config *model, const char *device, int ranks, const char *options) {
     *w = (world){.rows = *rows, .ranks = ranks, .recipe = tiny_recipe(options), .vocabulary = model->vocab_size};
@@ -86,4 +90,53 @@ float world_norm(const world *w, int program, const char *options) {
     for (int r = 1; r < w->ranks; r++)
         if (((const float *)sn_run_io(w->runs[r], program, "clip", 0, NULL))[2] != norm) fail_msg("%s: rank %d has another norm", options, r);
     return norm;
+}
+
+static void hash_values(world *w, char hex[65]) {
+    const sn_job *job = w->s.job;
+    sn_sha256 h;
+    sn_sha256_start(&h);
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        size_t bytes;
+        sn_run *holder;
+        if (job->persistent[p].class_of != SN_CLASS_WEIGHTS && job->persistent[p].parent == SN_NONE) continue;
+        if (job->persistent[p].class_of == SN_CLASS_GRADIENTS) continue;
+        if (sn_job_turn(job, (sn_pid)p) >= 0 && sn_job_turn(job, (sn_pid)p) != sn_turn_in_progress(job, WORLD_STEPS)) continue;
+        for (int i = 0; sn_session_piece(&w->s, (sn_pid)p, i, &holder, &bytes); i++) {
+            if (!bytes) continue;
+            void *data = sn_alloc(bytes);
+            assert_non_null(data);
+            assert_ok(sn_run_read(holder, (sn_pid)p, 0, data, bytes));
+            sn_sha256_add(&h, data, bytes);
+            sn_free(data);
+        }
+    }
+    sn_sha256_end(&h, hex);
+}
+
+void world_train(world *w, const char *options, world_outcome *out) {
+    const sn_job *job = w->s.job;
+    sn_pid loss = sn_job_find(job, "loss");
+    int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
+    int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
+    for (int step = 0; step < WORLD_STEPS; step++) {
+        const int number = (int)sn_turn_step(&job->turns, step) + 1;
+        float hyper[8] = {1e-2f, (float)(1 - pow(0.9, number)), (float)(1 - pow(0.999, number)), 1, (float)number, 0, 0, (float)sn_turn_ends(&job->turns, step)};
+        for (int r = 0; r < w->ranks; r++) {
+            assert_ok(sn_take_turn(w->runs[r], job, step));
+            memset(sn_run_persistent(w->runs[r], loss), 0, 16);
+            memcpy(sn_run_io(w->runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
+        }
+        for (int64_t m = 0; m < w->accumulation; m++) {
+            world_fill(w, m ? next : first, step, m, 0, 1.0f / (float)(w->rows.rows * w->rows.length));
+            world_run(w, m ? next : first);
+        }
+        if (update >= 0) world_run(w, update);
+        double sum = 0;
+        for (int r = 0; r < w->ranks; r++)
+            if (!sn_mesh_index(&job->mesh, r, SN_MESH_TP)) sum += ((double *)sn_run_persistent(w->runs[r], loss))[0];
+        out->loss[step] = sum;
+        out->norm[step] = world_norm(w, updating, options);
+    }
+    hash_values(w, out->weights);
 }

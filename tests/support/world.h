@@ -39,6 +39,17 @@ void world_run(world *w, int program);
 /* Fills micro-batch m of a step, the k-th of program's, on all ranks: those of one data-parallel index see the same rows. */
 void world_fill(world *w, int program, int step, int64_t m, int k, float scale);
 
+enum { WORLD_STEPS = 5 };
+
+typedef struct world_outcome {
+    double loss[WORLD_STEPS];
+    float norm[WORLD_STEPS];
+    char weights[65]; /* SHA-256 of weights and states, in logical order of their pieces */
+} world_outcome;
+
+/* Trains WORLD_STEPS steps at a rate of 1e-2. options: for messages. */
+void world_train(world *w, const char *options, world_outcome *out);
+
 /* The gradient norm that a program has reported, which is the same on all ranks. */
 float world_norm(const world *w, int program, const char *options);
 
