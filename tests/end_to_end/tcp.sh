@@ -22,6 +22,7 @@ compare 3 --zero-stage 2 --num-train-epochs 1
 compare 4 --zero-stage 3 --num-train-epochs 2
 compare 4 --context-parallel-size 2 --packing --num-train-epochs 1
 compare 4 --zero-stage 3 --gradient-accumulation-steps 4 --precision bf16 --eval-fraction 0.2 --packing --num-train-epochs 3
+compare 4 --zero-stage 3 --nodes 2 --zero-partition node --gradient-accumulation-steps 2 --num-train-epochs 1
 compare 2 --zero-stage 3 --zero-gather-dtype int8 --gradient-sync step --gradient-accumulation-steps 2 --num-train-epochs 1
 last='4 ranks as 2 x 2' # rows and columns of the mesh talk apart; every process plans its own rank
 rm -rf "$work/threads" "$work/processes"
