@@ -63,11 +63,31 @@ static void resume_elsewhere(void **state) {
     }
 }
 
-static void limit_files(rlim_t bytes) {
+/* The limit that there was. */
+static rlim_t limit(int resource, rlim_t most) {
     struct rlimit l;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &l), 0);
-    l.rlim_cur = bytes;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+    assert_int_equal(getrlimit(resource, &l), 0);
+    const rlim_t before = l.rlim_cur;
+    l.rlim_cur = most;
+    assert_int_equal(setrlimit(resource, &l), 0);
+    return before;
+}
+
+static void limit_files(rlim_t bytes) { limit(RLIMIT_FSIZE, bytes); }
+
+/* Where next to no memory may be locked, the tiers work as elsewhere: nothing of theirs is pinned. */
+static void little_memory_may_be_locked(void **state) {
+    (void)state;
+    trained plain, t;
+    training_rows(training_path("rows.jsonl"), 7);
+    run("weight_decay=0.1", 0, "plain", false, NULL, &plain);
+    const rlim_t before = limit(RLIMIT_MEMLOCK, 64 << 10);
+    for (int home = 1; home < HOMES; home++) {
+        assert_ok(sn_remove_tree(training_path("locked")));
+        run("weight_decay=0.1", home, "locked", false, NULL, &t);
+        assert_memory_equal(t.loss, plain.loss, sizeof t.loss);
+    }
+    limit(RLIMIT_MEMLOCK, before);
 }
 
 #define ON_DISK "offload_optimizer=disk offload_dir=%s"
@@ -131,6 +151,7 @@ static int stop(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(resume_elsewhere), cmocka_unit_test(no_room), cmocka_unit_test(a_disk_that_fails)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(resume_elsewhere), cmocka_unit_test(little_memory_may_be_locked), cmocka_unit_test(no_room),
+                                       cmocka_unit_test(a_disk_that_fails)};
     return cmocka_run_group_tests(tests, start, stop);
 }

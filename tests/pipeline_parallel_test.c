@@ -338,6 +338,43 @@ static void a_wrong_order_is_found(void **state) {
     world_close(&w);
 }
 
+/* Seconds of a step on this many stages; *least: every stage once, one behind the other, and on the slowest all other micro-batches. */
+static double span_of(int stages, const char *options, int micro_batches, double *least) {
+    sn_model_config config = four_blocks(false);
+    const sn_rates rates = {.f32_flops = 1e9, .bytes_per_s = 1e12, .ring = 1e15};
+    world w;
+    double sum = 0, slowest = 0;
+    world_plan(&w, &rows, &config, "null", stages, options);
+    for (int r = 0; r < stages; r++) {
+        sn_program_time t;
+        assert_ok(sn_program_estimate(&w.plans[r]->programs[sn_job_role_index(w.s.job, SN_ROLE_TRAIN)].program, &rates, &w.s.job->mesh, NULL, &t));
+        sum += t.compute / micro_batches;
+        if (t.compute / micro_batches > slowest) slowest = t.compute / micro_batches;
+    }
+    *least = sum + (micro_batches - 1) * slowest;
+    sn_plan_request all = {.device = w.s.device.shape, .rates = &rates, .reuse = true};
+    sn_plan *largest;
+    assert_ok(sn_plan_cluster(w.s.job, &all, &largest));
+    double span = largest->programs[sn_job_role_index(w.s.job, SN_ROLE_TRAIN)].span;
+    sn_plan_free(largest);
+    world_close(&w);
+    return span;
+}
+
+/* The estimate of a step has the time in which stages wait for one another, which no stage's own plan has. */
+static void stages_wait(void **state) {
+    (void)state;
+    double least, few, many;
+    few = span_of(4, "pipeline_parallel_size=4 gradient_accumulation_steps=4", 4, &least);
+    if (few < 0.98 * least || few > 1.2 * least) fail_msg("4 micro-batches: %g s, at least %g", few, least);
+    many = span_of(4, "pipeline_parallel_size=4 gradient_accumulation_steps=16", 16, &least);
+    if (many < 0.98 * least || many > 1.2 * least) fail_msg("16 micro-batches: %g s, at least %g", many, least);
+    if (!(many < 3.9 * few)) fail_msg("filling and draining 4 stages costs nothing: %g s, %g s of 4 times as many", few, many);
+    few = span_of(2, "pipeline_parallel_size=2 gradient_accumulation_steps=4", 4, &least);
+    many = span_of(2, "pipeline_parallel_size=2 virtual_pipeline_size=2 gradient_accumulation_steps=4", 4, &least);
+    if (!(many < few)) fail_msg("interleaved runs of blocks do not wait less: %g s, %g s", few, many);
+}
+
 static void refused(const char *options, int ranks, const char *word) {
     sn_model_config config = four_blocks(false);
     sn_session s = {.ranks = ranks};
@@ -366,6 +403,6 @@ int main(void) {
                                        cmocka_unit_test(interleaved), cmocka_unit_test(with_others),
                                        cmocka_unit_test(gpt2),        cmocka_unit_test(activations_fall),
                                        cmocka_unit_test(bytes_fall),  cmocka_unit_test(a_wrong_order_is_found),
-                                       cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(stages_wait),    cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@
  * peaks, on which the factors of *out rest. Several seconds and some 400 MiB. */
 sn_status sn_profile_measure(int threads, const sn_rates *rates, sn_profile *out);
 
-/* Bytes a second of a file in the folder that goes past the page cache as values at rest on disk do; 64 MiB, which are gone afterwards. */
+/* Bytes a second of a file in the folder that goes past the page cache as values at rest on disk do; 1 GiB, or half of what is free, gone
+ * afterwards. */
 sn_status sn_profile_disk(const char *folder, double *read, double *write);
 
 #endif

@@ -9,5 +9,5 @@ enum {
 };
 
 uint64_t sn_reserved_bytes(const sn_model *m, bool exports) {
-    return CODE + (m->tokenizer ? sn_tokenizer_bytes(m->tokenizer) : 0) + (exports ? MODEL_METADATA : 0);
+    return CODE + (m->tokenizer ? sn_tokenizer_bytes(m->tokenizer) + (exports ? MODEL_METADATA : 0) : 0);
 }

@@ -187,7 +187,7 @@ static sn_status add_program(const sn_session *s, int k, const sn_rates *rates, 
     }
     sn_free(seconds);
     SN_TRY(status);
-    f->span += times * t.span;
+    f->span += times * (p->span > t.span ? p->span : t.span);
     f->io += times * t.io;
     f->comm += times * t.communication;
     return activations_of(s->job->graphs[k], p, &f->activations);

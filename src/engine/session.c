@@ -151,25 +151,25 @@ sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
     return SN_OK;
 }
 
-/* Whether some ranks hold values that others do not. */
-static bool ranks_differ(const sn_job *job) {
-    for (size_t p = 0; p < job->n_persistent; p++)
+bool sn_session_ranks_differ(const sn_session *s) {
+    for (size_t p = 0; p < s->job->n_persistent; p++)
         for (int a = 0; a < SN_MESH_AXES; a++)
-            if (job->persistent[p].rest.split.axis[a].kind == SN_AT) return true;
+            if (s->job->persistent[p].rest.split.axis[a].kind == SN_AT) return true;
     return false;
 }
 
-sn_status sn_session_plan(sn_session *s) { return sn_session_plan_within(s, 0); }
+sn_status sn_session_plan(sn_session *s) { return sn_session_plan_within(s, 0, NULL); }
 
-sn_status sn_session_plan_within(sn_session *s, uint64_t most) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s), .most = most, .rank = s->rank, .reuse = true};
+sn_status sn_session_plan_within(sn_session *s, uint64_t most, const sn_rates *rates) {
+    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s), .most = most, .rates = rates, .rank = s->rank, .reuse = true};
     SN_TRY(s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan));
     if (s->most.total) return SN_OK; /* known: another rank of the same job */
     s->most = s->plan->bill;
-    if (s->whole_cluster || !ranks_differ(s->job)) return SN_OK;
+    if (s->whole_cluster || !sn_session_ranks_differ(s)) return SN_OK;
     sn_plan *largest;
     SN_TRY(sn_plan_cluster(s->job, &request, &largest));
     s->most = largest->bill;
+    for (int k = 0; k < s->plan->n_programs; k++) s->plan->programs[k].span = largest->programs[k].span;
     sn_plan_free(largest);
     return SN_OK;
 }

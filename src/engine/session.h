@@ -53,7 +53,11 @@ uint64_t sn_reserved_bytes(const sn_model *m, bool exports);
 
 /* Plans s->job: rank s->rank, or with whole_cluster all of them (plan/cluster.h): s->plan is then the largest. */
 sn_status sn_session_plan(sn_session *s);
-sn_status sn_session_plan_within(sn_session *s, uint64_t most); /* most: see sn_plan_request */
+sn_status sn_session_plan_within(sn_session *s, uint64_t most, const sn_rates *rates); /* most, rates: see sn_plan_request */
+
+/* Whether some ranks hold values that others do not, as stages of a pipeline do. */
+bool sn_session_ranks_differ(const sn_session *s);
+
 
 /* Maps the arenas and loads the weights (and the adapter, when a folder is given). */
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm);

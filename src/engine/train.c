@@ -233,6 +233,8 @@ static sn_status finish(sn_training *t) {
                          sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others.peak)),
                          sn_metric_integer("planned_bytes_of_all_ranks", (int64_t)(s->planned_bytes + others.planned)),
                          sn_metric_integer("sent_bytes", (int64_t)sn_run_sent(t->runs[0])), sn_metric_integer("planned_sent_bytes_a_step", (int64_t)t->forecast.sent_bytes),
+                         sn_metric_integer("planned_disk_read_bytes_a_step", (int64_t)t->forecast.disk_read_bytes),
+                         sn_metric_integer("planned_disk_written_bytes_a_step", (int64_t)t->forecast.disk_written_bytes),
                          sn_metric_number("tokens_per_s", s->tokens_per_s), sn_metric_number("first_loss", s->first_loss),
                          sn_metric_number("last_loss", s->last_loss), sn_metric_number("eval_loss", s->eval_loss),
                          sn_metric_integer("steps", s->steps), sn_metric_integer("skipped", s->skipped), sn_metric_integer("tokens", s->tokens),

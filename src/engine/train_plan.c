@@ -48,13 +48,15 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
     return SN_OK;
 }
 
+static double rows_of(const sn_options *recipe) { return (double)sn_options_int(recipe, "per_device_train_batch_size"); }
+
 sn_status sn_train_forecast(const sn_session *s, const sn_options *recipe, const sn_rates *rates, sn_forecast *f) {
     int64_t steps = sn_options_int(recipe, "gradient_accumulation_steps");
     int64_t tokens = steps * sn_options_int(recipe, "per_device_train_batch_size") * sn_options_int(recipe, "cutoff_len");
     tokens = tokens * sn_mesh_data_ranks(&s->cluster.mesh) / s->ranks;
     *f = (sn_forecast){.accelerator = s->accelerator, .ranks = s->ranks, .nodes = s->nodes};
     sn_rates here = *rates;
-    here.rows = (double)sn_options_int(recipe, "per_device_train_batch_size");
+    here.rows = rows_of(recipe);
     return sn_plan_forecast(s->plan, &here, steps, tokens, f);
 }
 
@@ -83,8 +85,13 @@ sn_status sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates
 }
 
 static sn_status plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, uint64_t most, sn_session *s) {
+    sn_rates rates;
+    bool measured;
     sn_status status = plan_training(s, model, recipe, world, stop_after);
-    if (status == SN_OK && !stop_after) status = sn_session_plan_within(s, most);
+    const bool waits = status == SN_OK && !stop_after && (s->whole_cluster || sn_session_ranks_differ(s));
+    if (waits) status = sn_train_rates(s, recipe, &rates, &measured);
+    if (waits) rates.rows = rows_of(recipe);
+    if (status == SN_OK && !stop_after) status = sn_session_plan_within(s, most, waits ? &rates : NULL);
     if (status != SN_OK) sn_session_close(s);
     return status;
 }

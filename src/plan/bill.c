@@ -92,7 +92,7 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
         if (l->tier != tier || l->first > top.at || l->last < top.at || !sn_in_turn(l->turns, top.turn)) continue;
         classes[l->class_of] += l->bytes;
         const sn_graph *g = job->graphs[peak_program - plan->programs];
-        const char *name = l->value == SN_NONE ? peak_program->program.instrs[top.at].name
+        const char *name = l->value == SN_NONE ? peak_program->program.instrs[l->first].name
                            : g->values[l->value].name ? g->values[l->value].name : g->nodes[g->values[l->value].producer].name;
         if (tier == SN_TIER_DEVICE) note_largest(bill, name, l->class_of, l->bytes);
     }

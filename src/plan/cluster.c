@@ -1,9 +1,9 @@
 #include "plan/cluster.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "plan/courses.h"
 #include "plan/planner.h"
 
 static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate the ranks of a cluster"); }
@@ -149,137 +149,16 @@ sn_status sn_plan_rank_classes(const sn_job *job, int **first, size_t *n) {
     return s;
 }
 
-/* ---- Communication ---- */
-
-/* What a rank does on the comm queue, kept when its plan is gone. */
-typedef struct call {
-    const char *op, *name, *program;
-    int64_t attrs[SN_ATTR_INTS]; /* of communication they are integers */
-    sn_arg whole;
-    int number; /* in its program */
-    bool pair;
-    int16_t from, to;
-    uint8_t axis, n_in, n_out;
-} call;
-
-typedef struct rank_calls {
-    int rank;
-    call *calls;
-    size_t n, at;
-} rank_calls;
-
-/* The side that every rank has alike; on the other one ranks hold as much as there is for them, or nothing. */
-static const sn_arg *whole_side(const sn_instr *in) {
-    if (!strcmp(in->op, "reduce_scatter")) return &in->in[0];
-    const sn_arg *a = in->n_in > 1 ? &in->in[1] : &in->out[0];
-    return a->arena == SN_NO_ARENA ? &in->in[0] : a;
-}
-
-static sn_status collect(const sn_plan *plan, rank_calls *out) {
-    *out = (rank_calls){.rank = plan->rank};
-    for (int pass = 0; pass < 2; pass++) {
-        size_t n = 0;
-        for (int k = 0; k < plan->n_programs; k++) {
-            const sn_program *p = &plan->programs[k].program;
-            int number = 0;
-            for (uint32_t i = 0; i < p->count; i++) {
-                const sn_instr *in = &p->instrs[i];
-                if (in->queue != SN_QUEUE_COMM) continue;
-                if (pass) {
-                    out->calls[n] = (call){in->op, in->name, p->name, {0}, *whole_side(in), number, in->pair, in->from, in->to, in->axis, in->n_in, in->n_out};
-                    memcpy(out->calls[n].attrs, in->attrs.i, sizeof in->attrs.i);
-                }
-                number++;
-                n++;
-            }
-        }
-        out->n = n;
-        if (!pass && !(out->calls = sn_alloc_zero(n + 1, sizeof *out->calls))) return no_memory();
-    }
-    return SN_OK;
-}
-
-static bool same_call(const call *a, const call *b) {
-    return !strcmp(a->op, b->op) && !strcmp(a->program, b->program) && a->axis == b->axis && a->n_in == b->n_in && a->n_out == b->n_out &&
-           !memcmp(a->attrs, b->attrs, sizeof a->attrs) && a->whole.arena == b->whole.arena && a->whole.dtype == b->whole.dtype &&
-           (a->whole.arena == SN_NO_ARENA || sn_shape_equal(&a->whole.shape, &b->whole.shape));
-}
-
-static const call *head_of(const rank_calls *r) { return r->at < r->n ? &r->calls[r->at] : NULL; }
-
-/* Whether a rank has a part in what another is about to do: both stand on one line along the axis, and it is for all of that or these two. */
-static bool takes_part(const sn_mesh *mesh, const call *c, int rank, int other) {
-    int index = sn_mesh_index(mesh, other, c->axis);
-    return sn_mesh_neighbour(mesh, rank, c->axis, index) == other && (!c->pair || c->from == index || c->to == index);
-}
-
-/* The first rank that should be doing what rank k is about to do, but is not; n: none. */
-static size_t find_missing(const sn_mesh *mesh, const rank_calls *ranks, size_t n, size_t k) {
-    const call *c = head_of(&ranks[k]), *other;
-    size_t j = 0;
-    while (j < n && (!takes_part(mesh, c, ranks[k].rank, ranks[j].rank) || ((other = head_of(&ranks[j])) && same_call(c, other)))) j++;
-    return j;
-}
-
-static const char *text_of(const call *c, char text[256]) {
-    char shape[96];
-    if (!c) return "none";
-    size_t bytes = 0;
-    sn_shape_bytes(&c->whole.shape, c->whole.dtype, &bytes);
-    snprintf(text, 256, "%s of %s, %s %s (%zu bytes)", c->op, c->name ? c->name : "?", sn_dtype_name(c->whole.dtype),
-             sn_shape_text(&c->whole.shape, shape), bytes);
-    return text;
-}
-
-static sn_status refuse(const rank_calls *a, const rank_calls *b) {
-    const call *x = head_of(a), *y = head_of(b);
-    char one[256], other[256];
-    if (a->rank > b->rank) return refuse(b, a);
-    if (x && y && strcmp(x->program, y->program)) y = NULL;
-    const call *first = x ? x : y;
-    return sn_fail(SN_ERR_PLAN, "ranks %d and %d would wait for each other for ever in program %s: its collective %d is %s on rank %d and %s on rank %d",
-                   a->rank, b->rank, first->program, first->number, text_of(x, one), a->rank, text_of(y, other), b->rank);
-}
-
-/* Lets all ranks go on as far as they can: each does what it is about to do when all that have a part in it are. */
-static sn_status follow(const sn_mesh *mesh, rank_calls *ranks, size_t n) {
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (size_t k = 0; k < n; k++)
-            while (head_of(&ranks[k]) && find_missing(mesh, ranks, n, k) == n) {
-                call c = *head_of(&ranks[k]);
-                int rank = ranks[k].rank;
-                for (size_t j = 0; j < n; j++) ranks[j].at += takes_part(mesh, &c, rank, ranks[j].rank);
-                moved = true;
-            }
-    }
-    for (size_t k = 0; k < n; k++)
-        if (head_of(&ranks[k])) return refuse(&ranks[k], &ranks[find_missing(mesh, ranks, n, k)]);
-    return SN_OK;
-}
-
-sn_status sn_plan_compare_collectives(const sn_plan *a, const sn_plan *b) {
-    rank_calls ranks[2] = {{0}};
-    if (a->n_programs != b->n_programs)
-        return sn_fail(SN_ERR_PLAN, "rank %d has %d programs, rank %d has %d", a->rank, a->n_programs, b->rank, b->n_programs);
-    sn_status s = collect(a, &ranks[0]);
-    if (s == SN_OK) s = collect(b, &ranks[1]);
-    if (s == SN_OK) s = follow(&a->mesh, ranks, 2);
-    sn_free(ranks[0].calls);
-    sn_free(ranks[1].calls);
-    return s;
-}
-
 /* ---- All of them ---- */
 
-/* Plans rank `rank`, keeps what it communicates, and keeps the plan in *most if none before it is larger. */
-static sn_status plan_rank(const sn_job *job, const sn_plan_request *request, int rank, rank_calls *calls, sn_plan **most) {
+/* Plans rank `rank`, keeps its course, and keeps the plan in *most if none before it is larger. */
+static sn_status plan_rank(const sn_job *job, const sn_plan_request *request, int rank, sn_course *course, sn_plan **most) {
     sn_plan_request one = *request;
     sn_plan *plan = NULL;
     one.rank = rank;
     sn_status s = sn_plan_make(job, &one, &plan);
     if (s != SN_OK) return sn_fail_in(s, "rank %d", rank);
-    s = collect(plan, calls);
+    s = sn_course_of(plan, request->rates, course);
     if (*most && (*most)->bill.total >= plan->bill.total) {
         sn_plan_free(plan);
     } else {
@@ -295,12 +174,13 @@ sn_status sn_plan_cluster(const sn_job *job, const sn_plan_request *request, sn_
     size_t n;
     *out = NULL;
     SN_TRY(sn_plan_rank_classes(job, &first, &n));
-    rank_calls *calls = sn_alloc_zero(n, sizeof *calls);
-    sn_status s = calls ? SN_OK : no_memory();
-    for (size_t k = 0; s == SN_OK && k < n; k++) s = plan_rank(job, request, first[k], &calls[k], &most);
-    if (s == SN_OK) s = follow(&job->mesh, calls, n);
-    for (size_t k = 0; calls && k < n; k++) sn_free(calls[k].calls);
-    sn_free(calls);
+    sn_course *courses = sn_alloc_zero(n, sizeof *courses);
+    sn_status s = courses ? SN_OK : no_memory();
+    for (size_t k = 0; s == SN_OK && k < n; k++) s = plan_rank(job, request, first[k], &courses[k], &most);
+    if (s == SN_OK) s = sn_courses_follow(&job->mesh, courses, n);
+    for (int k = 0; s == SN_OK && request->rates && k < most->n_programs; k++) most->programs[k].span = sn_courses_span(courses, n, k);
+    for (size_t k = 0; courses && k < n; k++) sn_course_free(&courses[k]);
+    sn_free(courses);
     sn_free(first);
     if (s != SN_OK) {
         sn_plan_free(most);

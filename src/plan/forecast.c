@@ -145,25 +145,48 @@ static double instruction_seconds(const sn_instr *in, const sn_rates *rates, con
     }
 }
 
-/* Walks the queues as run/ does. ended[q * (count + 1) + k]: when the k-th instruction of queue q has ended. */
+sn_status sn_walk_open(size_t most_instructions, sn_walk *w) {
+    *w = (sn_walk){.row = most_instructions + 1};
+    w->ended = sn_alloc_zero(SN_QUEUE_COUNT * w->row, sizeof *w->ended);
+    return w->ended ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate an estimate of %zu instructions", most_instructions);
+}
+
+void sn_walk_close(sn_walk *w) {
+    sn_free(w->ended);
+    *w = (sn_walk){0};
+}
+
+void sn_walk_restart(sn_walk *w) {
+    memset(w->done, 0, sizeof w->done);
+    w->span = 0;
+}
+
+double sn_walk_ready(const sn_walk *w, int queue, const uint32_t wait[SN_MAX_WAITS]) {
+    double start = w->ended[(size_t)queue * w->row + w->done[queue]];
+    for (size_t q = 0; q < SN_QUEUE_COUNT; q++)
+        if (wait[q] && wait[q] <= w->done[q] && w->ended[q * w->row + wait[q]] > start) start = w->ended[q * w->row + wait[q]];
+    return start;
+}
+
+void sn_walk_take(sn_walk *w, int queue, double start, double seconds) {
+    w->ended[(size_t)queue * w->row + ++w->done[queue]] = start + seconds;
+    if (start + seconds > w->span) w->span = start + seconds;
+}
+
 sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out) {
-    size_t row = (size_t)p->count + 1;
-    uint32_t done[SN_QUEUE_COUNT] = {0};
-    double *ended = sn_alloc_zero(SN_QUEUE_COUNT * row, sizeof *ended);
+    sn_walk w;
     *out = (sn_program_time){0};
-    if (!ended) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate an estimate of %u instructions", p->count);
+    SN_TRY(sn_walk_open(p->count, &w));
     for (uint32_t k = 0; k < p->count; k++) {
         const sn_instr *in = &p->instrs[k];
         double share = 1; /* of the turns: an average step */
         if (p->turns) share = ((in->turns.last < p->turns ? in->turns.last : p->turns - 1) - in->turns.first + 1) / (double)p->turns;
-        double start = ended[in->queue * row + done[in->queue]], took = instruction_seconds(in, rates, mesh, share, out);
-        for (int q = 0; q < SN_QUEUE_COUNT; q++)
-            if (in->wait[q] && in->wait[q] <= done[q] && ended[q * row + in->wait[q]] > start) start = ended[q * row + in->wait[q]];
-        ended[in->queue * row + ++done[in->queue]] = start + took;
-        if (start + took > out->span) out->span = start + took;
+        const double took = instruction_seconds(in, rates, mesh, share, out);
+        sn_walk_take(&w, in->queue, sn_walk_ready(&w, in->queue, in->wait), took);
         if (seconds) seconds[k] = took;
     }
-    sn_free(ended);
+    out->span = w.span;
+    sn_walk_close(&w);
     return SN_OK;
 }
 
@@ -175,7 +198,7 @@ sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t a
         if (times == 0) continue;
         sn_program_time t;
         SN_TRY(sn_program_estimate(&plan->programs[k].program, rates, &plan->mesh, NULL, &t));
-        f->step_seconds += times * t.span;
+        f->step_seconds += times * (plan->programs[k].span > t.span ? plan->programs[k].span : t.span);
         f->compute_seconds += times * t.compute;
         f->communication_seconds += times * t.communication;
         f->io_seconds += times * t.io;

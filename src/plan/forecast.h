@@ -86,6 +86,20 @@ typedef struct sn_forecast {
     double tokens_per_s;                           /* of a rank */
 } sn_forecast;
 
+/* The queues of a run of a program, as far as they have been walked. */
+typedef struct sn_walk {
+    double *ended; /* [queue][k]: when the k-th instruction of a queue has ended; [queue][0]: 0 */
+    size_t row;
+    uint32_t done[SN_QUEUE_COUNT];
+    double span; /* when the last one so far ends */
+} sn_walk;
+sn_status sn_walk_open(size_t most_instructions, sn_walk *w);
+void sn_walk_close(sn_walk *w); /* also a zeroed one */
+void sn_walk_restart(sn_walk *w);
+/* When the next instruction of a queue can start, by its own queue and by the events that it waits for. */
+double sn_walk_ready(const sn_walk *w, int queue, const uint32_t wait[SN_MAX_WAITS]);
+void sn_walk_take(sn_walk *w, int queue, double start, double seconds);
+
 /* Of one run of a program. */
 typedef struct sn_program_time {
     double span;                        /* seconds from its beginning to the end of the last instruction */
@@ -93,7 +107,7 @@ typedef struct sn_program_time {
     double sent, node_sent;             /* bytes that a rank sends; that leave its node */
     double disk_read, disk_written;     /* bytes of the disk arena */
 } sn_program_time;
-/* seconds (may be NULL): of each instruction. Fails for want of memory only. */
+/* As one rank alone: others are there when it comes to a collective. seconds (may be NULL): of each instruction. Fails for want of memory only. */
 sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out);
 
 /* Estimates a step of a training job: its first micro-batch, accumulation - 1 later ones, the update. tokens: of a rank's step. */

@@ -60,6 +60,7 @@ typedef struct sn_planned {
     int micro_batches; /* of which one run takes the inputs */
     sn_io_slot *io;
     int n_io;
+    double span;       /* seconds of a run by the request's rates, with what ranks wait for one another; 0: not followed */
     /* Lifetimes, for the bill and the picture: one entry a transient block. */
     struct sn_life *lives;
     size_t n_lives;
@@ -67,7 +68,7 @@ typedef struct sn_planned {
 
 /* One block of bytes over time, in the order of instructions. */
 typedef struct sn_life {
-    uint32_t first, last, value; /* value: id in the graph; SN_NONE: scratch of instruction `first` */
+    uint32_t first, last, value; /* value: id in the graph; SN_NONE: scratch of instruction `first`, and of others of its queue */
     uint64_t offset, bytes;
     sn_class class_of;
     sn_tier tier;
@@ -101,6 +102,7 @@ typedef struct sn_plan_request {
     uint64_t files;         /* bytes of checkpoints and exports */
     uint64_t staging;       /* bytes of the transient part that exporting needs */
     uint64_t most;          /* not 0: a plan whose device arena cannot be smaller than this much is of no use and stays rough */
+    const struct sn_rates *rates; /* by which sn_plan_cluster follows how long ranks wait for one another; NULL: it does not */
     bool reuse;             /* false: every value gets its own bytes (the tests' oracle) */
 } sn_plan_request;
 

@@ -13,6 +13,7 @@ void world_plan(world *w, const world_rows *rows, const sn_model_config *model, 
     w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
     assert_ok(sn_device_find(device, 1, &s->device));
     s->cluster.addresses = s->device.shape.addresses;
+    s->cluster.processes = rows->processes;
     s->ranks = ranks;
     assert_ok(sn_session_cluster(s, w->recipe));
     assert_ok(sn_session_mesh(s, w->recipe));
@@ -88,7 +89,8 @@ void world_fill(world *w, int program, int step, int64_t m, int k, float scale) 
 float world_norm(const world *w, int program, const char *options) {
     const float norm = ((const float *)sn_run_io(w->runs[0], program, "clip", 0, NULL))[2];
     for (int r = 1; r < w->ranks; r++)
-        if (((const float *)sn_run_io(w->runs[r], program, "clip", 0, NULL))[2] != norm) fail_msg("%s: rank %d has another norm", options, r);
+        if (((const float *)sn_run_io(w->runs[r], program, "clip", 0, NULL))[2] != norm)
+            fail_msg("%s: rank %d has another norm", options, r);
     return norm;
 }
 

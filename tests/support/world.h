@@ -10,8 +10,9 @@ enum { WORLD_MOST = 8 };
 /* The rows of an optimizer step, over all ranks and micro-batches. */
 typedef struct world_rows {
     int64_t rows, length;
-    bool evaluate;                                                       /* a program for evaluation too */
-    int32_t (*label)(int64_t at, int step, int64_t vocabulary);           /* of token `at` of the step's; NULL: each has one */
+    bool evaluate;                                              /* a program for evaluation too */
+    bool processes;                                             /* planned as if ranks were processes */
+    int32_t (*label)(int64_t at, int step, int64_t vocabulary); /* of token `at` of the step's; NULL: each has one */
 } world_rows;
 
 typedef struct world {
