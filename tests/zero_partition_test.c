@@ -136,6 +136,27 @@ static void one_sum_a_step(void **state) {
     assert_memory_equal(&by_stage[2].as, &by_stage[3].as, sizeof by_stage[2].as);
 }
 
+/* Where values rest changes no bit. */
+static void other_tiers(void **state) {
+    (void)state;
+    static outcome plain, away;
+    const sn_model_config config = odd_llama();
+    for (int step = 0; step < 2; step++)
+        for (int stage = 2; stage < 4; stage++) {
+            char options[256], more[400];
+            snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=2 zero_stage=%d nodes=2 zero_partition=node gradient_sync=%s", stage,
+                     step ? "step" : "micro");
+            train(&config, 4, options, &plain);
+            snprintf(more, sizeof more, "%s offload_optimizer=disk offload_gradients=disk offload_param=disk offload_dir=zero_partition_test_disk", options);
+            world w;
+            memset(&away, 0, sizeof away);
+            world_open(&w, &rows, &config, "cpu", 4, more);
+            world_train(&w, more, &away.as);
+            world_close(&w);
+            if (memcmp(&plain.as, &away.as, sizeof plain.as)) fail_msg("%s: other bits on disk", options);
+        }
+}
+
 /* One node is all of them; a number says the same as the nodes do. */
 static void other_words(void **state) {
     (void)state;
@@ -498,11 +519,12 @@ static void checkpoints(void **state) {
     goes_on("", NODE(8, 1, 3, 4), NODE(4, 2, 1, 2));
     goes_on("", NODE(4, 2, 3, 2) " gradient_sync=step", "per_device_train_batch_size=8");
     goes_on("", NODE(8, 2, 3, 2) " tp=2", NODE(8, 1, 3, 2));
+    goes_on("", NODE(8, 1, 1, 2) " pp=2 gradient_accumulation_steps=2", NODE(8, 2, 3, 2) " cp=2");
     goes_on("lora=on lora_rank=64 lora_dropout=0.1", ALL(2, 4, 2), NODE(8, 1, 3, 2));
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_agree), cmocka_unit_test(one_sum_a_step), cmocka_unit_test(other_words), cmocka_unit_test(products),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_agree), cmocka_unit_test(one_sum_a_step), cmocka_unit_test(other_tiers), cmocka_unit_test(other_words), cmocka_unit_test(products),
                                        cmocka_unit_test(what_goes_where), cmocka_unit_test(classes), cmocka_unit_test(a_large_cluster), cmocka_unit_test(is_offered),
                                        cmocka_unit_test(what_cannot_be), cmocka_unit_test(deepspeed), cmocka_unit_test(checkpoints)};
     return cmocka_run_group_tests(tests, start, stop);
