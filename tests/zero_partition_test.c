@@ -1,5 +1,5 @@
-/* Shards over the ranks of one node, of which every node has all: each stage gives the bits of stage 0 with sums in the same two levels, and
- * within a tolerance those of one level; replicas agree to the last bit; fewer bytes leave a node. */
+/* Shards over the ranks of one node, of which every node has all: each stage gives the bits of stage 0 with sums in the same two levels,
+ * and within a tolerance those of one level; replicas agree to the last bit; fewer bytes leave a node. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,8 @@ static void replicas_agree(const world *w, const char *options) {
         const int first = sn_mesh_neighbour(&job->mesh, r, SN_MESH_REPLICA, 0);
         for (size_t p = 0; p < job->n_persistent; p++) {
             const uint64_t bytes = w->plans[r]->persistent[p].bytes;
-            const bool summand = job->persistent[p].rest.split.axis[SN_MESH_REPLICA].kind == SN_PARTIAL || !strcmp(job->persistent[p].name, "loss");
+            const bool summand =
+                job->persistent[p].rest.split.axis[SN_MESH_REPLICA].kind == SN_PARTIAL || !strcmp(job->persistent[p].name, "loss");
             if (first == r || !bytes || summand) continue;
             assert_true(bytes == w->plans[first]->persistent[p].bytes);
             if (memcmp(sn_run_persistent(w->runs[r], (sn_pid)p), sn_run_persistent(w->runs[first], (sn_pid)p), bytes))
@@ -105,14 +106,17 @@ static void stages_agree(void **state) {
         for (int ranks = 4; ranks <= (j ? 4 : 8); ranks *= 2)
             for (int accumulation = 1; accumulation <= 16 / ranks; accumulation += 3) {
                 char options[256];
-                snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=%d zero_stage=0 %s", accumulation, jobs[j].options);
+                snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=%d zero_stage=0 %s", accumulation,
+                         jobs[j].options);
                 if (ranks == 8 && accumulation > 2) continue;
                 train(&config, ranks, options, &flat);
                 for (int stage = 0; stage < 4; stage++) {
-                    snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=%d zero_stage=%d nodes=2 zero_partition=node %s",
-                             accumulation, stage, jobs[j].options);
+                    snprintf(options, sizeof options,
+                             "threads=1 gradient_accumulation_steps=%d zero_stage=%d nodes=2 zero_partition=node %s", accumulation, stage,
+                             jobs[j].options);
                     train(&config, ranks, options, stage ? &other : &first);
-                    if (stage && memcmp(&first.as, &other.as, sizeof first.as)) fail_msg("%d ranks, %s: other bits than stage 0", ranks, options);
+                    if (stage && memcmp(&first.as, &other.as, sizeof first.as))
+                        fail_msg("%d ranks, %s: other bits than stage 0", ranks, options);
                     assert_near(stage ? &other : &first, &flat, jobs[j].tolerance, options);
                 }
                 assert_true(flat.as.loss[0] != flat.as.loss[WORLD_STEPS - 1]);
@@ -128,7 +132,8 @@ static void one_sum_a_step(void **state) {
     for (int stage = 0; stage < 4; stage++) {
         char options[200];
         snprintf(options, sizeof options,
-                 "threads=1 adam_epsilon=1e-3 gradient_accumulation_steps=4 gradient_sync=step zero_stage=%d nodes=2 zero_partition=node", stage);
+                 "threads=1 adam_epsilon=1e-3 gradient_accumulation_steps=4 gradient_sync=step zero_stage=%d nodes=2 zero_partition=node",
+                 stage);
         train(&config, 4, options, &by_stage[stage]);
         assert_near(&by_stage[stage], &flat, 1e-6, options);
     }
@@ -144,10 +149,12 @@ static void other_tiers(void **state) {
     for (int step = 0; step < 2; step++)
         for (int stage = 2; stage < 4; stage++) {
             char options[256], more[400];
-            snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=2 zero_stage=%d nodes=2 zero_partition=node gradient_sync=%s", stage,
+            snprintf(options, sizeof options,
+                     "threads=1 gradient_accumulation_steps=2 zero_stage=%d nodes=2 zero_partition=node gradient_sync=%s", stage,
                      step ? "step" : "micro");
             train(&config, 4, options, &plain);
-            snprintf(more, sizeof more, "%s offload_optimizer=disk offload_gradients=disk offload_param=disk offload_dir=zero_partition_test_disk", options);
+            snprintf(more, sizeof more,
+                     "%s offload_optimizer=disk offload_gradients=disk offload_param=disk offload_dir=zero_partition_test_disk", options);
             world w;
             memset(&away, 0, sizeof away);
             world_open(&w, &rows, &config, "cpu", 4, more);
@@ -219,8 +226,8 @@ static double given(const world *w, sn_role role, const char *op, int axis) {
 /* Bytes of the first of 4 shares in such units. */
 static double share(int64_t n, int64_t unit) { return (double)((((n + unit - 1) / unit + 3) / 4 * unit) * 4); }
 
-/* Between nodes go sums, each of a rank's part of a gradient, and nothing else. A part is a shard of what rests, or is updated, in shards; of
- * what is summed to be whole, a shard of large ones. */
+/* Between nodes go sums, each of a rank's part of a gradient, and nothing else. A part is a shard of what rests, or is updated, in shards;
+ * of what is summed to be whole, a shard of large ones. */
 static void what_goes_where(void **state) {
     (void)state;
     sn_model_config config = odd_llama();
@@ -230,7 +237,8 @@ static void what_goes_where(void **state) {
             world w;
             char options[200];
             double wanted = 0;
-            snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=2 join_sums=0 zero_stage=%d nodes=2 zero_partition=node gradient_sync=%s",
+            snprintf(options, sizeof options,
+                     "threads=1 gradient_accumulation_steps=2 join_sums=0 zero_stage=%d nodes=2 zero_partition=node gradient_sync=%s",
                      stage, step ? "step" : "micro");
             world_plan(&w, &rows, &config, "cpu", 8, options);
             assert_int_equal(w.s.job->mesh.size[SN_MESH_REPLICA], 2);
@@ -255,8 +263,8 @@ static void what_goes_where(void **state) {
 /* Ranks of a class are alike, also where shards are dealt over two axes at once, and beside columns. */
 static void classes(void **state) {
     (void)state;
-    static const char *const jobs[] = {"zero_stage=1 nodes=2 zero_partition=node", "zero_stage=3 nodes=4 zero_partition=node", "zero_stage=1 tp=2 zero_partition=2",
-                                       "zero_stage=2 tp=3 nodes=2 zero_partition=node"};
+    static const char *const jobs[] = {"zero_stage=1 nodes=2 zero_partition=node", "zero_stage=3 nodes=4 zero_partition=node",
+                                       "zero_stage=1 tp=2 zero_partition=2", "zero_stage=2 tp=3 nodes=2 zero_partition=node"};
     for (size_t j = 0; j < sizeof jobs / sizeof jobs[0]; j++) {
         const int ranks = strstr(jobs[j], "tp=3") ? 24 : 16;
         sn_options *recipe = tiny_recipe(jobs[j]);
@@ -324,7 +332,8 @@ static void plan_shape(const char *model, const char *options, planned *out) {
 static void a_large_cluster(void **state) {
     (void)state;
     planned all, node, once;
-    const char *job = "full=true precision=bf16 ranks=64 nodes=8 zero_stage=3 device_shape=h100-80g recompute=all gradient_accumulation_steps=4 threads=1";
+    const char *job = "full=true precision=bf16 ranks=64 nodes=8 zero_stage=3 device_shape=h100-80g recompute=all "
+                      "gradient_accumulation_steps=4 threads=1";
     char options[256];
     plan_shape("llama-3-70b", job, &all);
     snprintf(options, sizeof options, "%s zero_partition=node", job);
@@ -343,7 +352,8 @@ static void a_large_cluster(void **state) {
         }
     assert_true(node.bill.total > all.bill.total);
     /* Where the network is slow, a step takes less. */
-    job = "full=true precision=bf16 ranks=16 nodes=4 zero_stage=3 device_shape=rtx4090-24g recompute=all gradient_accumulation_steps=4 threads=1";
+    job = "full=true precision=bf16 ranks=16 nodes=4 zero_stage=3 device_shape=rtx4090-24g recompute=all gradient_accumulation_steps=4 "
+          "threads=1";
     plan_shape("llama-3-8b", job, &all);
     snprintf(options, sizeof options, "%s zero_partition=node", job);
     plan_shape("llama-3-8b", options, &node);
@@ -357,7 +367,8 @@ static void is_offered(void **state) {
     (void)state;
     sn_model m;
     assert_ok(sn_model_open("smollm2-135m", &m));
-    static const char *const jobs[] = {"ranks=8 nodes=2", "ranks=8", "ranks=8 nodes=8", "ranks=6 nodes=2 tp=3", "ranks=8 nodes=2 zero_partition=all"};
+    static const char *const jobs[] = {"ranks=8 nodes=2", "ranks=8", "ranks=8 nodes=8", "ranks=6 nodes=2 tp=3",
+                                       "ranks=8 nodes=2 zero_partition=all"};
     for (size_t j = 0; j < sizeof jobs / sizeof jobs[0]; j++) {
         char options[160];
         sn_comparison c;
@@ -383,16 +394,17 @@ static void what_cannot_be(void **state) {
     static const struct {
         int ranks;
         const char *options, *said;
-    } cases[] = {{4, "nodes=3 zero_partition=node", "4 ranks cannot be spread evenly over 3 nodes"},
-                 {4, "nodes=2 tp=4 zero_partition=node", "zero_partition is node, but 1 data-parallel rank cannot be spread evenly over 2 nodes"},
-                 {12, "nodes=4 tp=2 zero_partition=node", "zero_partition is node, but 6 data-parallel ranks cannot be spread evenly over 4 nodes"},
-                 {4, "nodes=4 zero_partition=node", "zero_partition is node, which leaves one data-parallel rank"},
-                 {4, "zero_partition=1", "zero_partition is 1, which leaves one"},
-                 {4, "zero_partition=3", "zero_partition is '3', wanted all, node or a number that divides the 4"},
-                 {4, "zero_partition=8", "zero_partition is '8'"},
-                 {4, "zero_partition=0", "zero_partition is '0'"},
-                 {4, "zero_partition=2x", "zero_partition is '2x'"},
-                 {4, "zero_partition=nodes", "zero_partition is 'nodes'"}};
+    } cases[] = {
+        {4, "nodes=3 zero_partition=node", "4 ranks cannot be spread evenly over 3 nodes"},
+        {4, "nodes=2 tp=4 zero_partition=node", "zero_partition is node, but 1 data-parallel rank cannot be spread evenly over 2 nodes"},
+        {12, "nodes=4 tp=2 zero_partition=node", "zero_partition is node, but 6 data-parallel ranks cannot be spread evenly over 4 nodes"},
+        {4, "nodes=4 zero_partition=node", "zero_partition is node, which leaves one data-parallel rank"},
+        {4, "zero_partition=1", "zero_partition is 1, which leaves one"},
+        {4, "zero_partition=3", "zero_partition is '3', wanted all, node or a number that divides the 4"},
+        {4, "zero_partition=8", "zero_partition is '8'"},
+        {4, "zero_partition=0", "zero_partition is '0'"},
+        {4, "zero_partition=2x", "zero_partition is '2x'"},
+        {4, "zero_partition=nodes", "zero_partition is 'nodes'"}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         sn_options *recipe = tiny_recipe(cases[k].options);
         sn_session s = {.ranks = cases[k].ranks};
@@ -524,8 +536,9 @@ static void checkpoints(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_agree), cmocka_unit_test(one_sum_a_step), cmocka_unit_test(other_tiers), cmocka_unit_test(other_words), cmocka_unit_test(products),
-                                       cmocka_unit_test(what_goes_where), cmocka_unit_test(classes), cmocka_unit_test(a_large_cluster), cmocka_unit_test(is_offered),
-                                       cmocka_unit_test(what_cannot_be), cmocka_unit_test(deepspeed), cmocka_unit_test(checkpoints)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_agree), cmocka_unit_test(one_sum_a_step),  cmocka_unit_test(other_tiers), cmocka_unit_test(other_words),
+        cmocka_unit_test(products),     cmocka_unit_test(what_goes_where), cmocka_unit_test(classes),     cmocka_unit_test(a_large_cluster),
+        cmocka_unit_test(is_offered),   cmocka_unit_test(what_cannot_be),  cmocka_unit_test(deepspeed),   cmocka_unit_test(checkpoints)};
     return cmocka_run_group_tests(tests, start, stop);
 }
