@@ -5,11 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "engine/turns.h"
 #include "support/world.h"
 
 enum { MOST = 4, LENGTH = 8, ROWS = 16, STEPS = WORLD_STEPS };
 
-typedef world_outcome outcome;
+typedef struct outcome {
+    double loss[STEPS];
+    float norm[STEPS];
+    char weights[65];
+} outcome;
 
 static sn_model_config odd_llama(void) {
     sn_model_config c = tiny_llama();
@@ -31,7 +37,29 @@ static const world_rows rows = {.rows = ROWS, .length = LENGTH};
 static void train_on(const sn_model_config *model, const char *device, int ranks, const char *options, outcome *out) {
     world w;
     world_open(&w, &rows, model, device, ranks, options);
-    world_train(&w, options, out);
+    const sn_job *job = w.s.job;
+    world_outcome steps = {0};
+    world_train(&w, 1e-2, options, &steps);
+    memcpy(out->loss, steps.loss, sizeof out->loss);
+    memcpy(out->norm, steps.norm, sizeof out->norm);
+    sn_sha256 h;
+    sn_sha256_start(&h);
+    for (size_t p = 0; p < job->n_persistent; p++) {
+        size_t bytes;
+        sn_run *holder;
+        if (job->persistent[p].class_of != SN_CLASS_WEIGHTS && job->persistent[p].parent == SN_NONE) continue;
+        if (job->persistent[p].class_of == SN_CLASS_GRADIENTS) continue;
+        if (sn_job_turn(job, (sn_pid)p) >= 0 && sn_job_turn(job, (sn_pid)p) != sn_turn_in_progress(job, STEPS)) continue;
+        for (int i = 0; sn_session_piece(&w.s, (sn_pid)p, i, &holder, &bytes); i++) {
+            if (!bytes) continue;
+            void *data = sn_alloc(bytes);
+            assert_non_null(data);
+            assert_ok(sn_run_read(holder, (sn_pid)p, 0, data, bytes));
+            sn_sha256_add(&h, data, bytes);
+            sn_free(data);
+        }
+    }
+    sn_sha256_end(&h, out->weights);
     world_close(&w);
 }
 

@@ -24,6 +24,13 @@ compare 4 --context-parallel-size 2 --packing --num-train-epochs 1
 compare 4 --zero-stage 3 --gradient-accumulation-steps 4 --precision bf16 --eval-fraction 0.2 --packing --num-train-epochs 3
 compare 4 --zero-stage 3 --nodes 2 --zero-partition node --gradient-accumulation-steps 2 --num-train-epochs 1
 compare 2 --zero-stage 3 --zero-gather-dtype int8 --gradient-sync step --gradient-accumulation-steps 2 --num-train-epochs 1
+for more in '' '--lora --lora-dropout 0.1'; do # a stage a process
+  # shellcheck disable=SC2086
+  compare 2 --pipeline-parallel-size 2 --gradient-accumulation-steps 4 --eval-fraction 0.2 --num-train-epochs 2 $more
+  within_plan "$work/processes"
+done
+compare 4 --pipeline-parallel-size 2 --zero-stage 2 --gradient-accumulation-steps 2 --num-train-epochs 1
+within_plan "$work/processes"
 last='4 ranks as 2 x 2' # rows and columns of the mesh talk apart; every process plans its own rank
 rm -rf "$work/threads" "$work/processes"
 "$snug" $(train) --out "$work/threads" --thread-ranks 4 --context-parallel-size 2 --zero-stage 1 --num-train-epochs 1 >"$out" 2>"$err" </dev/null || fail "$last: threads"
