@@ -109,6 +109,7 @@ static void what_is_passed_over_cannot_win(void **state) {
         "threads=1 cutoff_len=64 per_device_train_batch_size=2 offload_dir=/tmp recompute=none",
         "threads=1 cutoff_len=32 per_device_train_batch_size=4 thread_ranks=2",
         "threads=1 cutoff_len=32 per_device_train_batch_size=2 device=cpu-split max_grad_norm=0",
+        "threads=1 cutoff_len=32 per_device_train_batch_size=2 ranks=8 nodes=2 device_shape=l40s-48g",
     };
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         sn_session s;

@@ -145,7 +145,7 @@ static sn_status replicas(const sn_options *recipe, int ranks, int nodes, int *n
     *n = 1;
     if (!strcmp(text, "all") || !strcmp(text, "-1")) return SN_OK; /* -1: DeepSpeed's word for it */
     if (node && nodes < 1)
-        return sn_fail(SN_ERR_USAGE, "zero_partition is node, but nodes do not have as many ranks each, all in a row (nodes says how many there are)");
+        return sn_fail(SN_ERR_USAGE, "zero_partition is node, but the nodes do not all have the same number of ranks, one after the other (nodes says how many there are)");
     if (node && ranks % nodes)
         return sn_fail(SN_ERR_USAGE, "zero_partition is node, but %d data-parallel rank%s cannot be spread evenly over %d nodes", ranks,
                        ranks == 1 ? "" : "s", nodes);

@@ -58,10 +58,10 @@ if unshare --uts hostname nobody 2>/dev/null; then
   same "$work/threads" "$work/processes"
   last='nodes of 3 ranks and of 1'
   named 'a a a b' $node && fail "$last: status 0"
-  warns 'zero_partition is node, but nodes do not have as many ranks each'
+  warns 'zero_partition is node, but the nodes do not all have the same number of ranks'
   last='nodes by turns'
   named 'a b a b' $node && fail "$last: status 0"
-  warns 'zero_partition is node, but nodes do not have as many ranks each'
+  warns 'zero_partition is node, but the nodes do not all have the same number of ranks'
 else skip "$last: no namespaces for names"; fi
 
 # ---- a rank that dies, that is stuck, that differs, that does not come ----
