@@ -27,9 +27,9 @@ static sn_model_config llama(int layers, bool tied) {
     return c;
 }
 
-static void train(const sn_model_config *model, int ranks, const char *options, world_outcome *out) {
+static void train(const sn_model_config *model, const char *device, int ranks, const char *options, world_outcome *out) {
     world w;
-    world_open(&w, &rows, model, "cpu", ranks, options);
+    world_open(&w, &rows, model, device, ranks, options);
     world_train(&w, 1e-3, options, out);
     world_keep(&w, out);
     world_close(&w);
@@ -48,23 +48,29 @@ typedef struct product {
     const char *both, *spread; /* options of both, and of the ranks alone */
 } product;
 
-static void check(const product *cases, size_t n, bool tied) {
+/* One product against one rank. */
+static void compare(const sn_model_config *config, const char *device, const product *p, double tolerance) {
+    world_outcome one = {0}, several = {0};
+    char options[512];
+    snprintf(options, sizeof options, STEADY "recompute=none %s", p->both);
+    train(config, "cpu", 1, options, &one);
+    snprintf(options, sizeof options, STEADY "%s %s", p->both, p->spread);
+    train(config, device, p->ranks, options, &several);
+    world_compare(&several, &one, tolerance, options);
+    world_forget(&one);
+    world_forget(&several);
+}
+
+static void check(const product *cases, size_t n, bool tied, const char *device) {
     for (size_t i = 0; i < n; i++) {
         const char *spread = cases[i].spread;
         const bool deep = strstr(spread, "virtual") || strstr(spread, "pp=3") || strstr(spread, "pp=4");
         const sn_model_config config = llama(deep ? 4 : 2, tied != (i % 2 == 1));
-        world_outcome one = {0}, several = {0};
-        char options[512];
-        snprintf(options, sizeof options, STEADY "recompute=none %s", cases[i].both);
-        train(&config, 1, options, &one);
-        snprintf(options, sizeof options, STEADY "%s %s", cases[i].both, spread);
-        train(&config, cases[i].ranks, options, &several);
-        world_compare(&several, &one, 1e-5, options);
-        world_forget(&one);
-        world_forget(&several);
+        compare(&config, device, &cases[i], 1e-5);
     }
 }
-#define CHECK(cases, tied) check(cases, sizeof(cases) / sizeof *(cases), tied)
+#define CHECK_ON(device, cases, tied) check(cases, sizeof(cases) / sizeof *(cases), tied, device)
+#define CHECK(cases, tied) CHECK_ON("cpu", cases, tied)
 
 static void tensor_and_pipeline(void **state) {
     (void)state;
@@ -159,6 +165,43 @@ static void on_disk(void **state) {
                                     {8, QLORA TWICE, ON_DISK "tp=2 pp=2 zero_stage=3"},
                                     {8, TWICE, ON_DISK "tp=2 pp=2 zero_stage=2"}};
     CHECK(cases, true);
+}
+
+/* Activations away between forward and backward: what is summed, sent or cut among ranks. */
+static void activations_elsewhere(void **state) {
+    (void)state;
+    static const product hosts[] = {
+        {2, TWICE, "offload_activations=host zero_stage=2"},
+        {4, "", "offload_activations=host tp=2 cp=2 sequence_parallel=on"},
+        {8, TWICE, "offload_activations=host offload_optimizer=host offload_gradients=host tp=2 pp=2 zero_stage=3"}};
+    CHECK_ON("cpu-split", hosts, true);
+#define AWAY "offload_activations=disk offload_dir=products_test_disk "
+    static const product disks[] = {
+        {2, TWICE, AWAY "cp=2"},
+        {4, LORA TWICE, AWAY "tp=2 pp=2 recompute=light"},
+        {8, FOUR, "offload_activations=disk:0.5 offload_dir=products_test_disk tp=2 pp=2 cp=2 virtual_pipeline_size=2"}};
+    CHECK(disks, false);
+}
+
+/* Blocks in turns, weights gathered in 8 bits, codes of 8 bits. */
+static void in_turns_and_in_8_bits(void **state) {
+    (void)state;
+#define TURNS "layerwise=on layerwise_steps=2 "
+    static const product turns[] = {
+        {4, TURNS, "tp=2 cp=2"}, {4, TURNS TWICE, "tp=2 zero_stage=2 sequence_parallel=on"}, {4, TURNS, "cp=2 zero_stage=3"}};
+    CHECK(turns, true);
+    sn_model_config config = llama(2, true);
+    static const product gathered[] = {{4, TWICE, "pp=2 zero_stage=3 zero_gather_dtype=int8"},
+                                       {8, TWICE, "tp=2 cp=2 zero_stage=3 zero_gather_dtype=int8"}};
+    for (int i = 0; i < 2; i++) compare(&config, "cpu", &gathered[i], 1e-2);
+    config.vocab_size = 104;
+    config.num_heads = 4;
+    config.num_kv_heads = 2;
+    config.head_dim = 128;
+    config.intermediate_size = 512;
+    static const product codes[] = {{8, TWICE "optimizer=adamw_8bit", "tp=2 pp=2 cp=2"},
+                                    {8, TWICE "optimizer=adamw_8bit", ON_DISK "tp=2 pp=2 zero_stage=2"}};
+    for (int i = 0; i < 2; i++) compare(&config, "cpu", &codes[i], 1e-3);
 }
 
 /* Updates inside backward, whoever has which part of a gradient. */
@@ -264,6 +307,8 @@ int main(void) {
                                        cmocka_unit_test(tensor_pipeline_context),
                                        cmocka_unit_test(all_of_them),
                                        cmocka_unit_test(on_disk),
+                                       cmocka_unit_test(activations_elsewhere),
+                                       cmocka_unit_test(in_turns_and_in_8_bits),
                                        cmocka_unit_test(released),
                                        cmocka_unit_test(other_rules),
                                        cmocka_unit_test(resumed_as_another)};

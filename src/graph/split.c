@@ -383,7 +383,9 @@ static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
             int count;
             const char *letters = letters_of(axes, n->n_in, t, &count);
             for (int i = 0; ((x.kind == SN_SHARD && !sn_is_flat(&x)) || x.kind == SN_PARTIAL) && i < n->n_in; i++)
-                if (i != t && n->in[i].value != SN_NONE && alike(axes, n->n_in, i, letters, count)) kept[n->in[i].value] = x;
+                if (i != t && n->in[i].value != SN_NONE && alike(axes, n->n_in, i, letters, count) &&
+                    sn_shape_equal(&g->values[n->in[i].value].shape, &g->values[v].shape)) /* heads are as many columns in one, one in another */
+                    kept[n->in[i].value] = x;
         }
     }
 }

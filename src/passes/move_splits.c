@@ -113,7 +113,7 @@ static sn_vid send_to(mover *m, sn_vid v, int axis, const sn_split_axis *to) {
 
 static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_split_axis *to) {
     sn_graph *g = m->g;
-    sn_split_axis from = g->values[at->value].result.axis[axis];
+    const sn_split_axis from = g->values[at->value].result.axis[axis], *here = &g->nodes[id].where.axis[axis];
     if (from.kind == SN_PARTIAL && to->kind != SN_PARTIAL) {
         at->value = sum_over_ranks(m, at->value, axis, sn_is_run(to) ? *to : comm_shard);
         if (at->value != SN_NONE && to->kind == SN_WHOLE) at->value = gather(g, at->value, axis);
@@ -122,7 +122,7 @@ static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_s
         if (found == SN_NONE && (found = gather(g, at->value, axis)) != SN_NONE)
             sn_remember(m, at, found, g->values[found].dtype, &g->nodes[id], false);
         *at = sn_use_of(found);
-    } else if (from.kind == SN_AT && to->kind == SN_AT && !sn_axis_within(to, &from)) {
+    } else if (from.kind == SN_AT && to->kind == SN_AT && !sn_axis_within(to, &from) && !(here->kind == SN_AT && sn_axis_within(here, &from))) {
         at->value = send_to(m, at->value, axis, to);
     }
     return g->status;

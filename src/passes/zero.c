@@ -121,6 +121,17 @@ static sn_status sum_once(sn_job *job, int64_t stage) {
     return SN_OK;
 }
 
+/* Whether every rank's part of each row is whole blocks of a form. */
+static bool in_blocks(const sn_value *v, sn_dtype form) {
+    const int last = v->shape.rank - 1;
+    if (v->shape.d[last] % sn_dtypes[form].block) return false;
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &v->rest.split.axis[a];
+        if (x->kind == SN_SHARD && !sn_is_flat(x) && x->dim == last && x->unit % sn_dtypes[form].block) return false;
+    }
+    return true;
+}
+
 /* Uses of weights in shards, by ops that take 8-bit blocks as they are, get them so. */
 static void gather_in_blocks(sn_graph *g) {
     for (size_t k = 0; k < g->n_order; k++) {
@@ -128,7 +139,7 @@ static void gather_in_blocks(sn_graph *g) {
         for (int i = 0; n->phase != SN_PHASE_UPDATE && i < n->n_in; i++) {
             const sn_value *v = n->in[i].value == SN_NONE ? NULL : &g->values[n->in[i].value];
             if (!v || v->persistent == SN_NONE || v->class_of != SN_CLASS_WEIGHTS || !sn_is_flat(&v->rest.split.axis[SN_MESH_DP])) continue;
-            if (!sn_dtype_is_float(v->dtype) || v->shape.d[v->shape.rank - 1] % sn_dtypes[SN_Q8_0].block || sn_ops[n->op]->mutates >> i & 1)
+            if (!sn_dtype_is_float(v->dtype) || !in_blocks(v, SN_Q8_0) || sn_ops[n->op]->mutates >> i & 1)
                 continue;
             sn_call call;
             sn_node_call(g, n, &call);

@@ -192,6 +192,8 @@ void world_keep(world *w, world_outcome *out) {
     const sn_job *job = w->s.job;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
+        const int32_t turn = sn_job_turn(job, (sn_pid)p);
+        if (turn >= 0 && turn != sn_turn_in_progress(job, out->steps)) continue; /* its bytes are another turn's */
         const bool master = e->parent != SN_NONE && sn_job_master(job, e->parent) == p,
                    state = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE;
         const bool weight = master || (e->class_of == SN_CLASS_WEIGHTS && e->trainable && sn_job_master(job, (sn_pid)p) == SN_NONE);
