@@ -34,7 +34,7 @@ sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn
     sn_shape s = sn_local_block(logical, split, mesh, rank, begin);
     if (first) *first = 0;
     if (!sn_split_holds(split, mesh, rank)) return sn_shape_of(0);
-    for (int a = 0; a < SN_MESH_AXES; a++) {
+    for (int a = SN_MESH_AXES - 1; a >= 0; a--) {
         const sn_split_axis *x = &split->axis[a];
         if (!sn_is_flat(x)) continue;
         int64_t n = 1;

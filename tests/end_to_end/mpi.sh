@@ -30,6 +30,7 @@ compare 3 --zero-stage 2 --optimizer adamw_8bit --num-train-epochs 1
 compare 2 --zero-stage 3 --optimizer muon --num-train-epochs 1
 compare 3 --zero-stage 3 --zero-gather-dtype int8 --num-train-epochs 1
 compare 4 --zero-stage 2 --gradient-sync step --gradient-accumulation-steps 3 --num-train-epochs 1
+compare 4 --zero-stage 3 --nodes 2 --zero-partition node --gradient-sync step --gradient-accumulation-steps 2 --num-train-epochs 1
 OMPI_MCA_btl=self,tcp compare 3 --zero-stage 3 --num-train-epochs 1
 compare 3 --zero-stage 1 --precision fp16 --recompute all --num-train-epochs 1
 compare 2 --context-parallel-size 2 --num-train-epochs 1 --eval-fraction 0.2

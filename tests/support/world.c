@@ -15,6 +15,7 @@ void world_plan(world *w, const world_rows *rows, const sn_model_config *model, 
     s->cluster.addresses = s->device.shape.addresses;
     s->cluster.processes = rows->processes;
     s->ranks = ranks;
+    assert_ok(sn_session_cluster(s, w->recipe));
     assert_ok(sn_session_mesh(s, w->recipe));
     sn_training_shape shape = {.tokens = rows->rows * rows->length / w->accumulation, .evaluate = rows->evaluate};
     assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &s->cluster, NULL, &s->job));
@@ -75,9 +76,9 @@ static int64_t place_of(const world *w, int program, const char *name, int rank,
 void world_fill(world *w, int program, int step, int64_t m, int k, float scale) {
     static const char *const names[] = {"ids", "positions", "seq_start", "labels", "token_index"};
     const sn_mesh *mesh = &w->s.job->mesh;
-    const int64_t length = w->rows.length, tokens = w->rows.rows * length / w->accumulation, rows = tokens / mesh->size[SN_MESH_DP];
+    const int64_t length = w->rows.length, tokens = w->rows.rows * length / w->accumulation, rows = tokens / sn_mesh_data_ranks(mesh);
     for (int r = 0; r < w->ranks; r++) {
-        const int64_t base = sn_mesh_index(mesh, r, SN_MESH_DP) * rows;
+        const int64_t base = sn_mesh_data_index(mesh, r) * rows;
         const sn_io_slot *info;
         uint32_t *key = input(w->runs[r], program, "key", k, &info);
         if (key) memcpy(key, (uint32_t[]){5, 6, (uint32_t)step, (uint32_t)(m * tokens + base)}, 16);
