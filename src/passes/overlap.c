@@ -1,8 +1,10 @@
 /* Communication beside computing. What rests in shards over ranks is gathered while the block before is computed, not when its own block
  * waits for it. A gradient's sum over ranks may take until the block behind is computed: what is sent stays where it is, and what is done
- * with the sum is done, so long. A block here is a run of nodes of the same layer and phase. Bits do not change. The second buffer of
- * weights and the gradients still on their way are in the bill. What goes where is a matter of the graph alone, so the order of collectives
- * is the same on all ranks. DeepSpeed: overlap_comm, stage3_prefetch_bucket_size. */
+ * with the sum is done, so long. A block here is a run of nodes of the same layer and phase; the one before or behind is that which the
+ * same ranks compute, another stage's of a pipeline is none. What one rank sends another is sent before that one needs it, and a gradient's
+ * part of the norm is gathered when the gradient is complete. Bits do not change. The second buffer of weights and the gradients still on
+ * their way are in the bill. What goes where is a matter of the graph alone, so the order of collectives is the same on all ranks.
+ * DeepSpeed: overlap_comm, stage3_prefetch_bucket_size. */
 #include <stdlib.h>
 
 #include "graph/op.h"
