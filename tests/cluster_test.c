@@ -249,7 +249,7 @@ static void a_large_cluster(void **state) {
     bool measured;
     assert_ok(sn_train_rates(&s, recipe, &rates, &measured));
     assert_true(measured);
-    assert_true(rates.ring == 400e9); /* between nodes the network is slower than NVLink */
+    assert_true(sn_ring_rate(&rates, &s.plan->mesh, SN_MESH_DP) == 400e9); /* between nodes the network is slower than NVLink */
     sn_train_forecast(&s, recipe, &rates, &f);
     double blocks = 80 * (2 * 8192. * 8192 + 2 * 8192. * 1024 + 3 * 8192. * 28672), head = 8192. * 128256;
     double least = (8 * blocks + 6 * head) * 512 / 989.4e12; /* recomputation of blocks: a second forward */

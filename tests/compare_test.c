@@ -132,8 +132,16 @@ static void the_roofline(void **state) {
     (void)state;
     const sn_accelerator *h100 = sn_accelerator_find("h100-80g"), *card = sn_accelerator_find("rtx4090-24g");
     assert_true(h100 && card && !sn_accelerator_find("h100") && !sn_accelerator_find("") && !sn_accelerator_find(NULL));
-    assert_true(sn_accelerator_rates(h100, 1).ring == 450e9 && sn_accelerator_rates(h100, 2).ring == 400e9);
-    assert_true(sn_accelerator_rates(card, 1).ring == 32e9 && sn_accelerator_rates(card, 2).ring == 12.5e9);
+    const sn_mesh mesh = {{2, 4, 2, 1, 1, 1}}, flat = {{1, 16, 1, 1, 1, 1}};
+    const sn_rates near = sn_accelerator_rates(h100, 16, 1), two = sn_accelerator_rates(h100, 16, 2), cards = sn_accelerator_rates(card, 16, 2);
+    assert_true(sn_ring_rate(&near, &flat, SN_MESH_DP) == 450e9 && sn_ring_rate(&two, &flat, SN_MESH_DP) == 400e9);
+    assert_true(sn_ring_rate(&cards, &flat, SN_MESH_DP) == 12.5e9 && sn_rings_between(&cards, &flat, SN_MESH_DP) == 1);
+    /* Rings inside a node have its link, those of all its ranks to another node each a part of its adapters. */
+    assert_true(sn_ring_rate(&two, &mesh, SN_MESH_TP) == 450e9 && sn_ring_rate(&two, &mesh, SN_MESH_DP) == 450e9);
+    assert_true(sn_ring_rate(&two, &mesh, SN_MESH_REPLICA) == 50e9 && sn_rings_between(&two, &mesh, SN_MESH_REPLICA) == 8);
+    const sn_mesh across = {{1, 8, 2, 1, 1, 1}}; /* a ring of every second rank: two leave a node */
+    assert_true(sn_ring_rate(&two, &across, SN_MESH_DP) == 200e9 && sn_rings_between(&two, &across, SN_MESH_DP) == 2);
+    assert_int_equal(sn_rings_between(&near, &across, SN_MESH_DP), 0);
     const sn_option_group *group = &sn_cluster_options;
     for (size_t i = 0; i < group->count; i++) /* every word of the option is in the table */
         for (const char *at = group->options[i].choices; at && *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
@@ -149,13 +157,19 @@ static void the_roofline(void **state) {
                          {.op = "matmul", .in = mixed, .n_in = 2, .flops = 4e3, .bytes = 100, .queue = SN_QUEUE_COMPUTE},
                          {.op = "add", .in = mixed, .n_in = 1, .flops = 1, .bytes = 3000, .queue = SN_QUEUE_COMPUTE},
                          {.op = "copy", .in = mixed, .n_in = 1, .bytes = 50, .queue = SN_QUEUE_COPY},
-                         {.op = "all_gather", .in = &shard, .n_in = 1, .out = &whole, .n_out = 1, .bytes = 8000, .queue = SN_QUEUE_COMM}};
+                         {.op = "all_gather", .in = &shard, .n_in = 1, .out = &whole, .n_out = 1, .bytes = 8000, .queue = SN_QUEUE_COMM, .axis = SN_MESH_DP}};
     sn_program p = {.instrs = instrs, .count = 5};
     sn_rates rates = {.f32_flops = 1e3, .bf16_flops = 2e3, .bytes_per_s = 1e3, .ring = 1e3, .host = 100};
-    const sn_mesh four = {{4, 1, 1, 1, 1}}, one = {{1, 1, 1, 1, 1}};
+    const sn_mesh four = {{1, 4, 1, 1, 1, 1}}, one = {{1, 1, 1, 1, 1, 1}};
     sn_program_time t;
     assert_ok(sn_program_estimate(&p, &rates, &four, NULL, &t));
     assert_true(t.compute == 2 + 4 + 3 && t.io == 0.5 && t.sent == 3000 && t.communication == 3 && t.span == 9);
+    assert_true(t.node_sent == 0);
+    rates.node_ranks = 2; /* one ring over both nodes, at the rate of the network */
+    rates.network = 100;
+    assert_ok(sn_program_estimate(&p, &rates, &four, NULL, &t));
+    assert_true(t.sent == 3000 && t.node_sent == 3000 && t.communication == 30);
+    rates.node_ranks = 0;
     rates.bf16_flops = rates.ring = rates.host = 0; /* no such unit; links are memory */
     assert_ok(sn_program_estimate(&p, &rates, &four, NULL, &t));
     assert_true(t.compute == 4 + 4 + 3 && t.io == 0.05 && t.sent == 3000 && t.communication == 8);

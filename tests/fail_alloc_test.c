@@ -57,12 +57,11 @@ typedef struct task {
 static sn_status plan_and_open(const void *context) {
     const task *t = context;
     sn_model model = {.path = "tiny", .config = (sn_model_config *)&t->config};
-    sn_session s = {.model = &model};
+    sn_session s = {.model = &model, .ranks = t->ranks};
     sn_training_shape shape = {.tokens = 16, .evaluate = true};
     sn_status status = sn_device_find(t->device, 1, &s.device);
     s.cluster.addresses = s.device.shape.addresses;
-    for (int i = 0; i < SN_MESH_AXES; i++) s.cluster.mesh.size[i] = 1;
-    s.cluster.mesh.size[SN_MESH_DP] = t->ranks;
+    if (status == SN_OK) status = sn_session_mesh(&s, t->recipe);
     if (status == SN_OK) status = sn_job_for_training(&t->config, NULL, &shape, t->recipe, &s.cluster, NULL, &s.job);
     if (status == SN_OK) status = sn_session_plan(&s);
     if (status == SN_OK && t->ranks == 1) status = sn_run_open(s.plan, &s.device, NULL, &s.run);
@@ -81,6 +80,19 @@ static void jobs(void **state) {
                   .device = devices[i],
                   .ranks = i == 2 ? 2 : 1};
         t.config.num_layers = 1;
+        fail_each(options[i], 0, plan_and_open, &t);
+        sn_options_close(t.recipe);
+    }
+}
+
+/* Stages, and what is beside them: the rank that needs most is found, too. */
+static void stages(void **state) {
+    (void)state;
+    static const char *const options[] = {"pipeline_parallel_size=2 gradient_accumulation_steps=2",
+                                          "pp=2 tp=2 sequence_parallel=on optimizer=adamw_8bit gradient_accumulation_steps=2 zero_stage=2"};
+    for (int i = 0; i < 2; i++) {
+        task t = {.config = tiny_llama(), .recipe = tiny_recipe(options[i]), .device = "cpu", .ranks = i ? 8 : 2};
+        t.config.vocab_size = 256;
         fail_each(options[i], 0, plan_and_open, &t);
         sn_options_close(t.recipe);
     }
@@ -235,7 +247,7 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recipes), cmocka_unit_test(jobs), cmocka_unit_test(clusters), cmocka_unit_test(configs), cmocka_unit_test(models), cmocka_unit_test(datasets), cmocka_unit_test(training),
+        cmocka_unit_test(recipes), cmocka_unit_test(jobs), cmocka_unit_test(stages), cmocka_unit_test(clusters), cmocka_unit_test(configs), cmocka_unit_test(models), cmocka_unit_test(datasets), cmocka_unit_test(training),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

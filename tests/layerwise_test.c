@@ -7,7 +7,7 @@
 
 #include "engine/turns.h"
 #include "models/model.h"
-#include "support/tiny.h"
+#include "support/world.h"
 
 static void every_turn_once_a_round(void **state) {
     (void)state;
@@ -264,12 +264,38 @@ static void backward_ends_at_the_block(void **state) {
     }
 }
 
+/* Micro-batches of a step add up to it in every turn: heads of their own too, whose gradients their op may leave out. */
+static void micro_batches_add_up(void **state) {
+    (void)state;
+    static const world_rows rows = {.rows = 8, .length = 6};
+    for (int tied = 0; tied < 2; tied++)
+        for (int ranks = 1; ranks <= 2; ranks++) {
+            sn_model_config config = tiny_llama();
+            config.tie_word_embeddings = tied;
+            world_outcome once = {0};
+            for (int accumulation = 1; accumulation <= 4; accumulation *= 2) {
+                world_outcome several = {0};
+                char options[160];
+                world w;
+                snprintf(options, sizeof options, "threads=1 layerwise=on layerwise_steps=1 adam_epsilon=1e-5 gradient_accumulation_steps=%d", accumulation);
+                world_open(&w, &rows, &config, "cpu", accumulation == 1 ? 1 : ranks, options);
+                world_train(&w, 1e-3, options, accumulation == 1 ? &once : &several);
+                world_keep(&w, accumulation == 1 ? &once : &several);
+                world_close(&w);
+                if (accumulation > 1) world_compare(&several, &once, 1e-5, options);
+                world_forget(&several);
+            }
+            world_forget(&once);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_turn_once_a_round),
                                        cmocka_unit_test(others_keep_their_bits),
                                        cmocka_unit_test(other_tiers),
                                        cmocka_unit_test(a_turn_is_its_block_alone),
                                        cmocka_unit_test(reuse_is_exact),
-                                       cmocka_unit_test(backward_ends_at_the_block)};
+                                       cmocka_unit_test(backward_ends_at_the_block),
+                                       cmocka_unit_test(micro_batches_add_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

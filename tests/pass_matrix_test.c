@@ -265,7 +265,7 @@ static void entries_hold_together(void **state) {
         for (size_t k = 0; k < p->n_choices; k++) {
             sn_options *alone = tiny_recipe("");
             const char *key, *value;
-            const sn_cluster cluster = {.addresses = 1, .mesh = {{2, 1, 1, 1, 1}}};
+            const sn_cluster cluster = {.addresses = 1, .mesh = {{1, 2, 1, 1, 1, 1}}};
             bool offered = sn_choice_applies(p, alone, &cluster, &p->choices[k]);
             for (size_t j = 0; sn_choice_setting(&p->choices[k], j, &key, &value); j++) {
                 own_option(p, key);

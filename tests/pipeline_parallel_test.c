@@ -1,6 +1,5 @@
 /* Pipeline stages give what one rank gives that accumulates as many micro-batches: the same losses and weights to the last bit, a table
  * that both ends use aside, whose gradient is added up in another order. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,16 +8,7 @@
 #include "plan/cluster.h"
 #include "support/world.h"
 
-enum { MOST = 8, LENGTH = 8, ROWS = 16, STEPS = 5 };
-#define SCALE (1.0f / (ROWS * LENGTH))
-
-/* Values that training leaves, of every weight. */
-typedef struct outcome {
-    double loss[STEPS], evaluated;
-    float norm[STEPS];
-    float *weights;
-    size_t n;
-} outcome;
+enum { MOST = 8, LENGTH = 8, ROWS = 16 };
 
 static sn_model_config four_blocks(bool tied) {
     sn_model_config c = tiny_llama();
@@ -39,94 +29,28 @@ static void plan_world(world *w, const sn_model_config *model, const char *devic
     sn_plan_free(largest);
 }
 
-static double sum_of_losses(world *w, bool clear) {
-    sn_pid loss = sn_job_find(w->s.job, "loss");
-    double sum = 0;
-    for (int r = 0; r < w->ranks; r++) {
-        double *own = sn_run_persistent(w->runs[r], loss);
-        if (own) sum += own[0];
-        if (own && clear) memset(own, 0, 16);
-    }
-    return sum;
-}
-
-static void keep_weights(world *w, outcome *out) {
-    const sn_job *job = w->s.job;
-    for (int pass = 0; pass < 2; pass++) {
-        out->n = 0;
-        for (size_t p = 0; p < job->n_persistent; p++) {
-            size_t bytes;
-            sn_run *holder;
-            if (job->persistent[p].class_of != SN_CLASS_WEIGHTS || !job->persistent[p].trainable) continue;
-            sn_pid master = sn_job_master(job, (sn_pid)p), from = master == SN_NONE ? (sn_pid)p : master;
-            int pieces = 0;
-            for (; sn_session_piece(&w->s, from, pieces, &holder, &bytes); pieces++) {
-                if (pass) assert_ok(sn_run_read(holder, from, 0, out->weights + out->n, bytes));
-                out->n += bytes / sizeof(float);
-            }
-            assert_true(pieces > 0);
-        }
-        if (!pass) assert_non_null(out->weights = sn_alloc(out->n * sizeof(float)));
-    }
-}
-
-static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) {
+static void train(const sn_model_config *model, int ranks, const char *options, world_outcome *out) {
     world w;
     plan_world(&w, model, "null", ranks, options);
     world_close(&w);
     world_open(&w, &rows, model, "cpu", ranks, options);
-    const sn_job *job = w.s.job;
-    int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
-    int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
-    int at_once = w.plans[0]->programs[first].micro_batches;
-    for (int step = 0; step < STEPS; step++) {
-        float hyper[8] = {1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1)};
-        sum_of_losses(&w, true);
-        for (int r = 0; r < ranks; r++) memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
-        for (int64_t m = 0; m < w.accumulation; m += at_once) {
-            for (int k = 0; k < at_once; k++) world_fill(&w, m ? next : first, step, m + k, k, SCALE);
-            world_run(&w, m ? next : first);
-        }
-        if (update >= 0) world_run(&w, update);
-        out->loss[step] = sum_of_losses(&w, false);
-        out->norm[step] = world_norm(&w, updating, options);
-    }
-    keep_weights(&w, out);
-    int evaluate = sn_job_role_index(job, SN_ROLE_EVALUATE);
-    world_fill(&w, evaluate, 0, 0, 0, SCALE);
-    sum_of_losses(&w, true);
-    world_run(&w, evaluate);
-    out->evaluated = sum_of_losses(&w, false);
+    world_train(&w, 1e-2, options, out);
+    world_keep(&w, out);
     world_close(&w);
-}
-
-static double largest_difference(const outcome *a, const outcome *b) {
-    double most = fabs(a->evaluated / b->evaluated - 1);
-    assert_int_equal(a->n, b->n);
-    for (int i = 0; i < STEPS; i++) {
-        most = fmax(most, fabs(a->loss[i] / b->loss[i] - 1));
-        most = fmax(most, fabs((double)a->norm[i] / (double)b->norm[i] - 1));
-    }
-    for (size_t i = 0; i < a->n; i++) most = fmax(most, fabs((double)a->weights[i] - (double)b->weights[i]));
-    return most;
 }
 
 /* `ranks` with `more` against as many data-parallel ranks alone; tolerance 0: the same bits. */
 static void check(bool tied, int ranks, int dp, int accumulation, const char *both, const char *more, double tolerance) {
     sn_model_config config = four_blocks(tied);
-    outcome one = {0}, stages = {0};
+    world_outcome one = {0}, stages = {0};
     char options[256];
     snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=%d %s", accumulation, both);
     train(&config, dp, options, &one);
     snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=%d %s %s", accumulation, both, more);
     train(&config, ranks, options, &stages);
-    double most = largest_difference(&stages, &one);
-    if (!(most <= tolerance))
-        fail_msg("%d ranks, %s: differs by %g from one (%d data-parallel); losses %.9g, %.9g; norms %.9g, %.9g", ranks, options, most, dp,
-                 stages.loss[0], one.loss[0], (double)stages.norm[0], (double)one.norm[0]);
-    assert_true(isfinite(one.loss[0]) && one.loss[STEPS - 1] != one.loss[0]);
-    sn_free(one.weights);
-    sn_free(stages.weights);
+    world_compare(&stages, &one, tolerance, options);
+    world_forget(&one);
+    world_forget(&stages);
 }
 
 static void untied(void **state) {
@@ -180,14 +104,13 @@ static void gpt2(void **state) {
     (void)state;
     sn_model_config config = tiny_gpt2();
     config.num_layers = 4;
-    outcome one = {0}, stages = {0};
+    world_outcome one = {0}, stages = {0};
     /* gradients that are zero but for rounding (of key biases) would be blown up by adamw */
     train(&config, 1, "threads=1 gradient_accumulation_steps=4 optimizer=sgd momentum=0.9", &one);
     train(&config, 4, "threads=1 gradient_accumulation_steps=4 optimizer=sgd momentum=0.9 pipeline_parallel_size=4", &stages);
-    double most = largest_difference(&stages, &one);
-    if (!(most <= 1e-5)) fail_msg("differs by %g", most);
-    sn_free(one.weights);
-    sn_free(stages.weights);
+    world_compare(&stages, &one, 1e-5, "gpt2");
+    world_forget(&one);
+    world_forget(&stages);
 }
 
 /* ---- The schedule ---- */

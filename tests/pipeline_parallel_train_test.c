@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/safetensors.h"
 #include "support/training.h"
 
 static void ok(const trained *t) {
@@ -31,29 +30,6 @@ static void same_file(const char *a, const char *b, const char *name) {
     if (strcmp(x, y)) fail_msg("%s of %s and %s differ", name, a, b);
 }
 
-/* Every f32 tensor within a tolerance. */
-static void near_file(const char *a, const char *b, const char *name, double tolerance) {
-    sn_st x, y;
-    assert_ok(sn_st_open(training_path("%s/%s", a, name), &x));
-    assert_ok(sn_st_open(training_path("%s/%s", b, name), &y));
-    assert_true(x.tensor_count == y.tensor_count && x.tensor_count > 0);
-    for (size_t i = 0; i < x.tensor_count; i++) {
-        const sn_st_tensor *t = &x.tensors[i], *u = sn_st_find(&y, t->name);
-        assert_true(u && u->bytes == t->bytes && t->dtype == SN_F32);
-        float *p = sn_alloc((size_t)t->bytes), *q = sn_alloc((size_t)t->bytes);
-        assert_true(p && q);
-        assert_ok(sn_st_read(&x, t, 0, p, (size_t)t->bytes));
-        assert_ok(sn_st_read(&y, u, 0, q, (size_t)t->bytes));
-        for (size_t k = 0; k < t->bytes / 4; k++)
-            if (!(fabs((double)p[k] - (double)q[k]) <= tolerance))
-                fail_msg("%s, %s: element %zu is %g and %g", name, t->name, k, (double)p[k], (double)q[k]);
-        sn_free(p);
-        sn_free(q);
-    }
-    sn_st_close(&x);
-    sn_st_close(&y);
-}
-
 /* A short last step of an epoch, evaluation, a checkpoint, an export. Adapters: the same bits; a tied table: within rounding. */
 static void as_one_rank(void **state) {
     (void)state;
@@ -78,7 +54,7 @@ static void as_one_rank(void **state) {
         assert_true(b.summary.peak_bytes > 0 && b.summary.planned_bytes > a.summary.planned_bytes);
         if (lora) same_file(one, two, "adapter_model.safetensors");
         if (lora) same_file(one, two, "checkpoint-6/state.safetensors");
-        if (k == 1) near_file(one, two, "model.safetensors", 1e-5);
+        if (k == 1) training_near(training_path("%s/model.safetensors", one), training_path("%s/model.safetensors", two), 1e-5);
     }
 }
 

@@ -109,6 +109,7 @@ static void what_is_passed_over_cannot_win(void **state) {
         "threads=1 cutoff_len=64 per_device_train_batch_size=2 offload_dir=/tmp recompute=none",
         "threads=1 cutoff_len=32 per_device_train_batch_size=4 thread_ranks=2",
         "threads=1 cutoff_len=32 per_device_train_batch_size=2 device=cpu-split max_grad_norm=0",
+        "threads=1 cutoff_len=32 per_device_train_batch_size=2 ranks=8 nodes=2 device_shape=l40s-48g",
     };
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         sn_session s;
@@ -210,7 +211,7 @@ static void queues_by_hand(void **state) {
     };
     sn_program p = {.instrs = instrs, .count = 5};
     sn_rates rates = {.f32_flops = 1, .bytes_per_s = 1, .disk_read = 1, .disk_write = 1};
-    const sn_mesh one = {{1, 1, 1, 1, 1}};
+    const sn_mesh one = {{1, 1, 1, 1, 1, 1}};
     sn_program_time t;
     double seconds[5];
     assert_ok(sn_program_estimate(&p, &rates, &one, seconds, &t));

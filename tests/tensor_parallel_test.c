@@ -7,14 +7,7 @@
 #include "plan/cluster.h"
 #include "support/world.h"
 
-enum { MOST = 4, LENGTH = 6, ROWS = 8, STEPS = 5 };
-
-typedef struct outcome {
-    double loss[STEPS];
-    float norm[STEPS];
-    float *weights; /* of all parameters that are trained (the masters, where there are) and of their moments, one after the other */
-    size_t n;
-} outcome;
+enum { LENGTH = 6, ROWS = 8 };
 
 /* 3 key/value heads with 2 queries each, an odd vocabulary and feed-forward. */
 static sn_model_config odd_llama(bool tied, bool biases) {
@@ -34,68 +27,11 @@ static int32_t label_of(int64_t at, int step, int64_t vocabulary) { return at % 
 
 static const world_rows rows = {.rows = ROWS, .length = LENGTH, .label = label_of};
 
-/* All of a value in f32, from whichever ranks hold it; they agree where several do. */
-static void collect(const world *w, sn_pid p, float *to) {
-    const sn_persistent *e = &w->s.job->persistent[p];
-    int64_t all, where, n;
-    assert_true(sn_shape_elements(&e->shape, &all));
-    for (int64_t i = 0; i < all; i++) to[i] = NAN;
-    for (int r = 0; r < w->ranks; r++) {
-        const sn_placed *at = sn_run_placed(w->runs[r], p);
-        const float *data = sn_run_persistent(w->runs[r], p);
-        assert_true(e->rest.form == SN_F32 && (data || !at->count));
-        for (int64_t k = 0; k < at->count; k += n) {
-            n = sn_placed_run(at, &e->shape, k, &where);
-            assert_true(n > 0 && where >= 0 && where + n <= all);
-            for (int64_t i = 0; i < n; i++) {
-                if (!isnan(to[where + i]) && to[where + i] != data[k + i])
-                    fail_msg("%s[%ld]: rank %d holds another value", e->name, (long)(where + i), r);
-                to[where + i] = data[k + i];
-            }
-        }
-    }
-    for (int64_t i = 0; i < all; i++)
-        if (isnan(to[i])) fail_msg("%s[%ld] is nowhere", e->name, (long)i);
-}
-
-static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) {
+static void train(const sn_model_config *model, int ranks, const char *options, world_outcome *out) {
     world w;
     world_open(&w, &rows, model, "cpu", ranks, options);
-    const sn_job *job = w.s.job;
-    sn_pid loss = sn_job_find(job, "loss");
-    int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
-    int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
-    for (int step = 0; step < STEPS; step++) {
-        float hyper[8] = {1e-3f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1)};
-        int64_t labels = 0;
-        for (int64_t at = 0; at < ROWS * LENGTH; at++) labels += label_of(at, step, model->vocab_size) >= 0;
-        for (int r = 0; r < ranks; r++) {
-            memset(sn_run_persistent(w.runs[r], loss), 0, 16);
-            memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
-        }
-        for (int64_t m = 0; m < w.accumulation; m++) {
-            world_fill(&w, m ? next : first, step, m, 0, 1.0f / (float)labels);
-            world_run(&w, m ? next : first);
-        }
-        if (update >= 0) world_run(&w, update);
-        double sum = 0;
-        for (int r = 0; r < ranks; r++)
-            if (!sn_mesh_index(&job->mesh, r, SN_MESH_TP)) sum += ((double *)sn_run_persistent(w.runs[r], loss))[0];
-        out->loss[step] = sum / (double)labels;
-        out->norm[step] = world_norm(&w, updating, options);
-    }
-    out->n = 0;
-    for (size_t p = 0; p < job->n_persistent; p++) {
-        const sn_persistent *e = &job->persistent[p];
-        bool weight = e->class_of == SN_CLASS_WEIGHTS && e->trainable && sn_job_master(job, (sn_pid)p) == SN_NONE,
-             state = e->class_of == SN_CLASS_OPTIMIZER && e->parent != SN_NONE;
-        int64_t n;
-        if (!weight && !state) continue;
-        assert_true(sn_shape_elements(&e->shape, &n));
-        out->weights = sn_realloc(out->weights, (out->n + (size_t)n) * sizeof(float));
-        collect(&w, (sn_pid)p, out->weights + out->n);
-        out->n += (size_t)n;
-    }
+    world_train(&w, 1e-3, options, out);
+    world_keep(&w, out);
     world_close(&w);
 }
 
@@ -104,24 +40,15 @@ static void train(const sn_model_config *model, int ranks, const char *options, 
 
 /* These options at these ranks against one rank without `spread`, which says how ranks are laid out. */
 static void check(sn_model_config config, const char *more, int ranks, const char *spread, double within) {
-    outcome one = {0}, other = {0};
+    world_outcome one = {0}, other = {0};
     char options[512];
     snprintf(options, sizeof options, STEADY "%s", more);
     train(&config, 1, options, &one);
     snprintf(options, sizeof options, STEADY "%s %s", more, spread);
     train(&config, ranks, options, &other);
-    assert_true(isfinite(one.loss[0]) && one.loss[STEPS - 1] != one.loss[0] && one.n == other.n && one.n > 0);
-    for (int k = 0; k < STEPS; k++) {
-        double loss = fabs(one.loss[k] - other.loss[k]) / one.loss[k],
-               norm = fabs((double)(one.norm[k] - other.norm[k])) / (double)one.norm[k];
-        if (!(loss <= within && norm <= 10 * within))
-            fail_msg("%d ranks, %s: step %d: loss %.9g, one rank %.9g; norm %.9g, %.9g", ranks, options, k, other.loss[k], one.loss[k],
-                     (double)other.norm[k], (double)one.norm[k]);
-    }
-    double worst = test_error(other.weights, one.weights, one.n);
-    if (!(worst <= within)) fail_msg("%d ranks, %s: weights or moments differ by %g", ranks, options, worst);
-    sn_free(one.weights);
-    sn_free(other.weights);
+    world_compare(&other, &one, within, options);
+    world_forget(&one);
+    world_forget(&other);
 }
 
 static void heads_feed_forward_vocabulary(void **state) {
@@ -174,6 +101,125 @@ static void adapters(void **state) {
     check(odd_llama(true, false), lora, 3, "tp=3 sequence_parallel=on", 1e-5);
     check(odd_llama(false, false), lora, 4, "tp=2 sequence_parallel=on zero_stage=3 recompute=all", 1e-5);
     check(odd_llama(true, false), "lora=on lora_rank=4 gradient_accumulation_steps=4", 4, "tp=2", 1e-5);
+}
+
+/* Updates inside backward: the bits of the ordinary step at as many ranks. */
+static void released(void **state) {
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *options;
+    } cases[] = {{2, "tp=2"},
+                 {3, "tp=3 sequence_parallel=on recompute=all"},
+                 {4, "tp=2 zero_stage=3 recompute=light"},
+                 {4, "tp=2 zero_stage=2 precision=bf16 optimizer=lion"},
+                 {2, "tp=2 lora=on lora_rank=4"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const sn_model_config config = odd_llama(i % 2, false);
+        world_outcome after = {0}, inside = {0};
+        char options[256];
+        snprintf(options, sizeof options, "threads=1 max_grad_norm=0 %s", cases[i].options);
+        train(&config, cases[i].ranks, options, &after);
+        snprintf(options, sizeof options, "threads=1 max_grad_norm=0 gradient_release=on %s", cases[i].options);
+        train(&config, cases[i].ranks, options, &inside);
+        world_compare(&inside, &after, 0, options);
+        world_forget(&after);
+        world_forget(&inside);
+    }
+}
+
+/* Where one element for each run of 256 lies: with the shard whose runs they are, or nowhere where one would be cut. */
+static void runs_of_shards(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, columns; /* columns 0: a vector */
+        uint8_t dim, at;
+        int32_t unit, ranks, wanted; /* 0: it would be cut */
+    } cases[] = {{576, 576, 0, SN_DEAL_RUN, 192, 2, 864}, {576, 576, 1, SN_DEAL_RUN, 192, 2, 0},  {576, 1536, 1, SN_DEAL_RUN, 1, 2, 3},
+                 {576, 1536, 1, SN_DEAL_RUN, 1, 4, 0},     {97, 64, 0, SN_DEAL_RUN, 1, 2, 0},       {103, 64, 0, SN_DEAL_RUN, 1, 2, 13},
+                 {768, 256, 0, SN_DEAL_THIRDS, 64, 2, 128}, {768, 256, 0, SN_DEAL_THIRDS, 1, 3, 86}, {64, 1536, 1, SN_DEAL_THIRDS, 256, 2, 1},
+                 {64, 768, 1, SN_DEAL_THIRDS, 128, 2, 0},   {1024, 0, 0, SN_DEAL_RUN, 1, 4, 1},     {1000, 0, 0, SN_DEAL_RUN, 1, 4, 0},
+                 {512, 64, 0, SN_DEAL_FOLDED, 64, 4, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const sn_shape shape = cases[i].columns ? sn_shape_of(cases[i].rows, cases[i].columns) : sn_shape_of(cases[i].rows);
+        const sn_split_axis x = {.kind = SN_SHARD, .dim = cases[i].dim, .at = cases[i].at, .unit = cases[i].unit};
+        sn_split_axis runs;
+        const bool fits = sn_split_of_runs(&shape, &x, cases[i].ranks, 256, &runs);
+        if (fits != (cases[i].wanted > 0) || (fits && (runs.unit != cases[i].wanted || runs.dim != x.dim || runs.at != x.at || runs.kind != SN_SHARD)))
+            fail_msg("case %zu: %s, %d a rank", i, fits ? "fits" : "is cut", runs.unit);
+        const sn_split split = {.axis[SN_MESH_TP] = x};
+        const sn_shape of = sn_shape_of_runs(&shape, &split, 256);
+        int64_t n, all;
+        assert_true(sn_shape_elements(&of, &n) && sn_shape_elements(&shape, &all) && n == (all + 255) / 256);
+        assert_int_equal(of.rank, fits && x.dim ? 2 : of.rank);
+    }
+}
+
+/* Slices of every weight of 4096 elements and more begin and end with a block of 256 on two ranks. */
+static sn_model_config llama_in_blocks(void) {
+    sn_model_config c = tiny_llama();
+    c.vocab_size = 104;
+    c.hidden_size = 64;
+    c.head_dim = 128;
+    c.intermediate_size = 512;
+    return c;
+}
+
+/* States whose codes have 8 bits. */
+static int count_codes(const sn_model_config *model, int ranks, const char *options) {
+    world w;
+    int n = 0;
+    world_plan(&w, &rows, model, "null", ranks, options);
+    for (size_t p = 0; p < w.s.job->n_persistent; p++) n += w.s.job->persistent[p].rest.form == SN_U8;
+    world_close(&w);
+    return n;
+}
+
+/* Codes of 8 bits in the same blocks as on one rank; ZeRO's shards of them change no bit. */
+static void states_in_blocks(void **state) {
+    (void)state;
+    static const char both[] = STEADY "optimizer=adamw_8bit weight_decay=0.1";
+    sn_model_config models[] = {llama_in_blocks(), llama_in_blocks(), tiny_gpt2()};
+    models[1].tie_word_embeddings = false;
+    models[2].hidden_size = models[2].intermediate_size = 512;
+    models[2].vocab_size = 100;
+    models[2].head_dim = 128;
+    models[2].num_layers = 1;
+    for (int m = 0; m < 3; m++) {
+        world_outcome one = {0}, two = {0}, plain = {0};
+        train(&models[m], 1, both, &one);
+        train(&models[m], 2, STEADY "optimizer=adamw_8bit weight_decay=0.1 tp=2", &two);
+        world_compare(&two, &one, 1e-3, "tp=2");
+        const int codes = count_codes(&models[m], 1, both);
+        assert_true(codes > 8 && count_codes(&models[m], 2, STEADY "optimizer=adamw_8bit weight_decay=0.1 tp=2") == codes);
+        for (int stage = 0; stage < 4; stage++) {
+            world_outcome sharded = {0};
+            char options[256];
+            snprintf(options, sizeof options, "%s tp=2 zero_stage=%d sequence_parallel=on", both, stage);
+            train(&models[m], 4, options, stage ? &sharded : &plain);
+            world_compare(stage ? &sharded : &plain, stage ? &plain : &one, stage ? 0 : 1e-3, options);
+            world_forget(&sharded);
+        }
+        world_forget(&one);
+        world_forget(&two);
+        world_forget(&plain);
+    }
+}
+
+/* Where a slice would cut a block, moments stay f32. */
+static void slices_that_cut_blocks(void **state) {
+    (void)state;
+    sn_model_config config = llama_in_blocks();
+    world_outcome one = {0}, several = {0};
+    config.intermediate_size = 504;
+    train(&config, 1, STEADY "optimizer=adamw_8bit", &one);
+    train(&config, 2, STEADY "optimizer=adamw_8bit tp=2", &several);
+    for (int i = 0; i < WORLD_STEPS; i++)
+        if (!(fabs(several.loss[i] / one.loss[i] - 1) <= 1e-3)) fail_msg("step %d: loss %.9g, one rank %.9g", i + 1, several.loss[i], one.loss[i]);
+    /* down_proj, of two blocks */
+    assert_int_equal(count_codes(&config, 2, "threads=1 optimizer=adamw_8bit tp=2"), count_codes(&config, 1, "threads=1 optimizer=adamw_8bit") - 4);
+    world_forget(&one);
+    world_forget(&several);
 }
 
 /* q, k and v in one weight, of each of which a rank holds its heads; learnt positions, LayerNorm, biases everywhere. */
@@ -288,8 +334,6 @@ static void refuses(void **state) {
     refused(five, 4, "tp=4", "5 key/value heads, 2 a rank, leave nothing for the last");
     refused(odd_llama(true, false), 2, "tp=2 optimizer=muon", "work on whole matrices");
     refused(odd_llama(true, false), 2, "tp=2 optimizer=galore", "work on whole matrices");
-    refused(odd_llama(true, false), 2, "tp=2 optimizer=adamw_8bit", "adamw_8bit");
-    refused(odd_llama(true, false), 2, "tp=2 gradient_release=on max_grad_norm=0", "looks at each gradient alone");
     refused(tiny_gpt2(), 3, "tp=3", "4 key/value heads, 2 a rank, leave nothing for the last");
 }
 
@@ -300,6 +344,10 @@ int main(void) {
                                        cmocka_unit_test(beside_data_parallel),
                                        cmocka_unit_test(accumulation_and_recomputation),
                                        cmocka_unit_test(adapters),
+                                       cmocka_unit_test(released),
+                                       cmocka_unit_test(runs_of_shards),
+                                       cmocka_unit_test(states_in_blocks),
+                                       cmocka_unit_test(slices_that_cut_blocks),
                                        cmocka_unit_test(gpt2),
                                        cmocka_unit_test(sixteen_bits),
                                        cmocka_unit_test(ranks_of_a_class),

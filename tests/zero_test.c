@@ -9,7 +9,7 @@
 #include "engine/turns.h"
 #include "support/world.h"
 
-enum { MOST = 4, LENGTH = 8, ROWS = 16, STEPS = 5 };
+enum { MOST = 4, LENGTH = 8, ROWS = 16, STEPS = WORLD_STEPS };
 
 typedef struct outcome {
     double loss[STEPS];
@@ -38,27 +38,10 @@ static void train_on(const sn_model_config *model, const char *device, int ranks
     world w;
     world_open(&w, &rows, model, device, ranks, options);
     const sn_job *job = w.s.job;
-    sn_pid loss = sn_job_find(job, "loss");
-    int first = sn_job_role_index(job, SN_ROLE_TRAIN), next = sn_job_role_index(job, SN_ROLE_TRAIN_NEXT);
-    int update = sn_job_role_index(job, SN_ROLE_UPDATE), updating = update < 0 ? first : update;
-    for (int step = 0; step < STEPS; step++) {
-        const int number = (int)sn_turn_step(&job->turns, step) + 1;
-        float hyper[8] = {1e-2f, (float)(1 - pow(0.9, number)), (float)(1 - pow(0.999, number)), 1, (float)number, 0, 0, (float)sn_turn_ends(&job->turns, step)};
-        for (int r = 0; r < ranks; r++) {
-            assert_ok(sn_take_turn(w.runs[r], job, step));
-            memset(sn_run_persistent(w.runs[r], loss), 0, 16);
-            memcpy(sn_run_io(w.runs[r], updating, "hyper", 0, NULL), hyper, sizeof hyper);
-        }
-        for (int64_t m = 0; m < w.accumulation; m++) {
-            world_fill(&w, m ? next : first, step, m, 0, 1.0f / (ROWS * LENGTH));
-            world_run(&w, m ? next : first);
-        }
-        if (update >= 0) world_run(&w, update);
-        double sum = 0;
-        for (int r = 0; r < ranks; r++) sum += ((double *)sn_run_persistent(w.runs[r], loss))[0];
-        out->loss[step] = sum;
-        out->norm[step] = world_norm(&w, updating, options);
-    }
+    world_outcome steps = {0};
+    world_train(&w, 1e-2, options, &steps);
+    memcpy(out->loss, steps.loss, sizeof out->loss);
+    memcpy(out->norm, steps.norm, sizeof out->norm);
     sn_sha256 h;
     sn_sha256_start(&h);
     for (size_t p = 0; p < job->n_persistent; p++) {

@@ -104,7 +104,7 @@ const sn_verb sn_verbs[] = {
      "for,compare,memory,ranks,nodes,device_shape,html,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,kv_cache_dtype,adapter,thread_ranks,device,recipe,json,"
      "help,help_all",
      none, SN_INFERENCE_NONE},
-    {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS, "data",
+    {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS, "data,nodes",
      "data,out,memory,full,passes,per_device_train_batch_size,cutoff_len,packing,max_steps,num_train_epochs,learning_rate,"
      "lr_scheduler_type,warmup_steps,save_steps,resume,adapter,seed,threads,recipe,json,help,help_all",
      none, SN_INFERENCE_NONE},

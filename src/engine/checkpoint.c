@@ -247,6 +247,20 @@ static sn_status check_tensor(const sn_session *s, const sn_st *st, const sn_st_
     return SN_OK;
 }
 
+/* Whether a tensor is this value: of one element for each run of its parent the elements are the same ones however they are shaped. */
+static bool is_alike(const sn_st_tensor *t, const sn_persistent *e) {
+    int64_t theirs, own;
+    if (t->dtype != e->rest.form) return false;
+    if (!e->state_run) return sn_shape_equal(&t->shape, &e->shape);
+    return sn_shape_elements(&t->shape, &theirs) && sn_shape_elements(&e->shape, &own) && theirs == own;
+}
+
+static sn_status unlike(const char *path, const sn_st_tensor *t, const sn_persistent *e) {
+    char theirs[96], own[96];
+    return sn_fail(SN_ERR_USAGE, "%s: %s was saved as %s %s, and is %s %s under this recipe, at these ranks", path, e->name,
+                   sn_dtype_name(t->dtype), sn_shape_text(&t->shape, theirs), sn_dtype_name(e->rest.form), sn_shape_text(&e->shape, own));
+}
+
 /* Two rounds over all tensors: the first checks, each process its share of them; the second loads this rank's part. */
 static sn_status read_state(const sn_session *s, int32_t turn, const char *path, const json_t *tensors) {
     sn_st st;
@@ -263,8 +277,7 @@ static sn_status read_state(const sn_session *s, int32_t turn, const char *path,
         size_t bytes = t ? (size_t)t->bytes : 0;
         sn_extent part = {0};
         if (!t || !entry) status = sn_fail(SN_ERR_FORMAT, "%s lacks %s: was it saved under another recipe?", path, e->name);
-        else if (t->dtype != e->rest.form || !sn_shape_equal(&t->shape, &e->shape))
-            status = sn_fail(SN_ERR_FORMAT, "%s: %s has another form or shape than this recipe's", path, e->name);
+        else if (!is_alike(t, e)) status = unlike(path, t, e);
         else if (i < job->n_persistent) status = p % ranks == rank ? check_tensor(s, &st, t, path, bytes, entry) : SN_OK;
         else
             while (status == SN_OK && sn_session_part(s, s->run, (sn_pid)p, &part)) status = read_part(s->run, (sn_pid)p, &part, &st, t);
@@ -296,7 +309,10 @@ static sn_status load_one(const sn_session *s, const char *folder, sn_counters *
         }
     }
     status = agree(s, status);
-    if (status == SN_OK) status = agree(s, read_state(s, sn_turn_in_progress(s->job, c->update_step), state, json_object_get(root, "tensors")));
+    if (status == SN_OK) {
+        status = agree(s, read_state(s, sn_turn_in_progress(s->job, c->update_step), state, json_object_get(root, "tensors")));
+        *torn = status != SN_ERR_USAGE;
+    }
     json_decref(root);
     sn_free(manifest);
     sn_free(state);

@@ -9,7 +9,7 @@
 static const sn_option cluster_options[] = {
     {.key = "ranks", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks of a job that is only planned",
      .has_least = true, .least = 1, .has_most = true, .most = 1024}, /* what the reductions take */
-    {.key = "nodes", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "machines over which they are spread", .has_least = true, .least = 1},
+    {.key = "nodes", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "machines over which the ranks are spread; of a run: found out unless it is given", .has_least = true, .least = 1},
     {.key = "device_shape", .often = true, .kind = SN_OPTION_CHOICE, .choices = "a100-40g,a100-80g,h100-80g,h200-141g,l40s-48g,rtx4090-24g",
      .help = "device that the job is planned for: its memory is the budget, its rates give the time"}};
 const sn_option_group sn_cluster_options = SN_OPTION_GROUP("Cluster", cluster_options);
@@ -18,7 +18,6 @@ sn_status sn_session_cluster(sn_session *s, const sn_options *recipe) {
     int64_t planned = sn_options_int(recipe, "ranks"), nodes = sn_options_int(recipe, "nodes");
     if (planned > 1 && s->ranks > 1) return sn_fail(SN_ERR_USAGE, "ranks %lld and thread_ranks %d: one of them says how many there are", (long long)planned, s->ranks);
     if (planned > 1) s->ranks = (int)planned;
-    if (s->ranks % nodes) return sn_fail(SN_ERR_USAGE, "%d ranks cannot be spread evenly over %lld nodes", s->ranks, (long long)nodes);
     s->whole_cluster = planned > 1;
     s->nodes = (int)nodes;
     s->accelerator = sn_accelerator_find(sn_options_string(recipe, "device_shape"));
@@ -26,7 +25,7 @@ sn_status sn_session_cluster(sn_session *s, const sn_options *recipe) {
 }
 
 sn_status sn_session_refuse_planned(const sn_options *recipe) {
-    static const char *const keys[] = {"ranks", "nodes", "device_shape"};
+    static const char *const keys[] = {"ranks", "device_shape"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (sn_options_given(recipe, keys[i])) return sn_fail(SN_ERR_USAGE, "%s is of jobs that are only planned (snug plan)", keys[i]);
     return SN_OK;
@@ -45,7 +44,11 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     return SN_OK;
 }
 
-sn_status sn_session_mesh(sn_session *s, const sn_options *recipe) { return sn_passes_mesh(recipe, s->ranks, &s->cluster.mesh); }
+sn_status sn_session_mesh(sn_session *s, const sn_options *recipe) {
+    if (s->nodes > 0 && s->ranks % s->nodes) return sn_fail(SN_ERR_USAGE, "%d ranks cannot be spread evenly over %d nodes", s->ranks, s->nodes);
+    s->cluster.nodes = s->nodes;
+    return sn_passes_mesh(recipe, s->ranks, s->nodes, &s->cluster.mesh);
+}
 
 sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_world *world) {
     int64_t threads = sn_options_int(recipe, "threads");
@@ -55,6 +58,7 @@ sn_status sn_session_join(sn_session *s, const sn_options *recipe, const sn_worl
     s->world = world;
     s->rank = world->rank;
     s->ranks = world->size;
+    if (!sn_options_given(recipe, "nodes")) s->nodes = world->nodes;
     s->cluster.processes = true;
     return SN_OK;
 }

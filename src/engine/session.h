@@ -26,7 +26,7 @@ typedef struct sn_session {
     uint64_t files; /* bytes of checkpoints and exports on disk */
     const sn_accelerator *accelerator; /* that the recipe names; NULL: this machine */
     bool whole_cluster;                /* planning takes all ranks */
-    int nodes;                         /* over which the ranks of a planned cluster are spread */
+    int nodes;                         /* over which the ranks are spread, as many on each and in order; 0: they are not */
 } sn_session;
 
 /* Bytes of the device's transient arena in which exporting a whole model makes its tiles; part of the plan of every session
@@ -36,7 +36,7 @@ enum { SN_STAGING_BYTES = 4 << 20 };
 /* Device and number of ranks from the recipe (device, threads, thread_ranks); the mesh is that of one rank. */
 sn_status sn_session_machine(sn_session *s, const sn_options *recipe);
 
-/* After sn_session_machine, of a job that is only planned: ranks, nodes, device_shape. */
+/* After sn_session_machine: nodes, and of a job that is only planned ranks and device_shape. */
 sn_status sn_session_cluster(sn_session *s, const sn_options *recipe);
 
 /* SN_ERR_USAGE where the recipe has an option of planning alone. */

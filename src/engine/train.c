@@ -306,7 +306,7 @@ static sn_status run_training(sn_training *t, const char *data) {
     }
     if (!t->world.rank) SN_TRY(say_fit(&t->fit));
     t->ranks = t->session.ranks;
-    t->rows_ranks = t->session.cluster.mesh.size[SN_MESH_DP];
+    t->rows_ranks = sn_mesh_data_ranks(&t->session.cluster.mesh);
     t->first = t->summary->rank = t->world.rank;
     t->here = t->world.comm ? 1 : t->ranks;
     SN_TRY(estimate(t));

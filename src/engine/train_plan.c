@@ -35,11 +35,11 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
     SN_TRY(sn_session_cluster(s, recipe));
     SN_TRY(sn_session_join(s, recipe, world));
     SN_TRY(sn_session_mesh(s, recipe));
-    if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, s->cluster.mesh.size[SN_MESH_DP], &tokens) || tokens > INT32_MAX)
+    if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, sn_mesh_data_ranks(&s->cluster.mesh), &tokens) || tokens > INT32_MAX)
         return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
     if (cutoff > model->config->max_position && model->config->max_position > 0)
         sn_warn("cutoff_len %lld is longer than the model's %lld positions", (long long)cutoff, (long long)model->config->max_position);
-    SN_TRY(sn_recipe_check_batch(recipe, s->cluster.mesh.size[SN_MESH_DP]));
+    SN_TRY(sn_recipe_check_batch(recipe, sn_mesh_data_ranks(&s->cluster.mesh)));
     sn_training_shape shape = {.tokens = tokens, .evaluate = wants_evaluation(recipe)};
     sn_parameters parameters = sn_model_parameters(model);
     SN_TRY(sn_job_for_training(model->config, parameters.find ? &parameters : NULL, &shape, recipe, &s->cluster, stop_after, &s->job));
@@ -53,7 +53,7 @@ static double rows_of(const sn_options *recipe) { return (double)sn_options_int(
 sn_status sn_train_forecast(const sn_session *s, const sn_options *recipe, const sn_rates *rates, sn_forecast *f) {
     int64_t steps = sn_options_int(recipe, "gradient_accumulation_steps");
     int64_t tokens = steps * sn_options_int(recipe, "per_device_train_batch_size") * sn_options_int(recipe, "cutoff_len");
-    tokens = tokens * s->cluster.mesh.size[SN_MESH_DP] / s->ranks;
+    tokens = tokens * sn_mesh_data_ranks(&s->cluster.mesh) / s->ranks;
     *f = (sn_forecast){.accelerator = s->accelerator, .ranks = s->ranks, .nodes = s->nodes};
     sn_rates here = *rates;
     here.rows = rows_of(recipe);
@@ -72,7 +72,7 @@ sn_status sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates
     sn_probe probe = {0};
     *measured = true;
     if (s->accelerator) {
-        *rates = sn_accelerator_rates(s->accelerator, s->nodes);
+        *rates = sn_accelerator_rates(s->accelerator, s->ranks, s->nodes);
     } else {
         sn_status status = sn_probe_cached(s->device.shape.threads, &probe, measured);
         if (status == SN_ERR_NO_MEMORY) return status;

@@ -100,7 +100,7 @@ static void deal(sn_training *t, int rank, int program, int k, int slot, const c
     int32_t *to = sn_run_io(t->runs[rank - t->first], program, name, slot, &info);
     if (!to) return;
     const sn_value *v = &g->values[sn_graph_find(g, name)];
-    int64_t base = sn_mesh_index(&job->mesh, rank, SN_MESH_DP) * t->micro_rows * t->cutoff;
+    int64_t base = sn_mesh_data_index(&job->mesh, rank) * t->micro_rows * t->cutoff;
     for (int64_t i = 0; i < info->shape.d[0]; i++) {
         int64_t place = sn_split_place(&v->result, &job->mesh, rank, 0, v->shape.d[0], i) - base;
         to[i] = from ? from[place] : (int32_t)place;
@@ -114,7 +114,7 @@ static sn_status fill_inputs(sn_training *t, sn_loader *loader, int program, int
     int filled = -1;
     for (int r = 0; r < t->here; r++) {
         sn_run *run = t->runs[r];
-        int index = sn_mesh_index(&t->session.job->mesh, t->first + r, SN_MESH_DP);
+        int index = sn_mesh_data_index(&t->session.job->mesh, t->first + r);
         if (index != filled) {
             SN_TRY(sn_loader_fill(loader, micro, index, &b));
             SN_TRY(check_tokens(t, &b));

@@ -48,6 +48,16 @@ static uint64_t host(void) {
     return h;
 }
 
+/* Runs of ranks of one machine, as long each as the first, no two of the same machine; 0: it is otherwise. */
+static int count_nodes(const place *all, int n) {
+    int run = 1;
+    while (run < n && all[run].host == all[0].host) run++;
+    for (int r = 0; r < n; r++)
+        for (int k = 0; k < r; k++)
+            if ((all[k].host == all[r].host) != (k / run == r / run)) return 0;
+    return n % run ? 0 : n / run;
+}
+
 /* Who is on this machine, and who shares its processors. */
 static sn_status find_neighbours(sn_world *w) {
     place own = {.host = host()}, *all = sn_alloc_zero((size_t)w->size, sizeof *all);
@@ -62,6 +72,7 @@ static sn_status find_neighbours(sn_world *w) {
         w->local += all[r].host == own.host;
         w->sharing += all[r].host == own.host && CPU_COUNT(&both) > 0;
     }
+    w->nodes = count_nodes(all, w->size);
     if (w->local && CPU_COUNT(&own.cpus) < online / w->local)
         sn_warn("the launcher has bound this rank to %d of %d processors; with Open MPI, --bind-to none gives it its share of all",
                 CPU_COUNT(&own.cpus), online);
@@ -82,7 +93,7 @@ static sn_status measure(sn_world *w, uint64_t before) {
 
 sn_status sn_world_open(const sn_options *recipe, sn_world *out) {
     sn_launch launch;
-    *out = (sn_world){.size = 1, .local = 1, .sharing = 1};
+    *out = (sn_world){.size = 1, .local = 1, .nodes = 1, .sharing = 1};
     SN_TRY(sn_launch_find(&launch));
     if (launch.size == 1) return SN_OK;
     if (sn_options_int(recipe, "thread_ranks") > 1)

@@ -10,6 +10,7 @@
 typedef struct sn_world {
     int rank, size;    /* of processes; alone: 0 of 1 */
     int local;         /* ranks on this machine */
+    int nodes;         /* machines, if all have as many ranks, which follow each other; else 0 */
     int sharing;       /* those of them that may run on a processor of this one's */
     sn_comm *comm;     /* NULL: alone */
     uint64_t reserved; /* bytes that the comm's library keeps, as measured; the largest of all ranks */

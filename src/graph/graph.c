@@ -161,6 +161,11 @@ void sn_job_derive(sn_job *job, sn_pid derived, sn_pid parameter) {
     const sn_persistent *of = &job->persistent[parameter];
     e->parent = parameter;
     e->layer = of->layer;
+    if (e->state_run) {
+        for (int a = 0; a < SN_MESH_AXES; a++)
+            if (a != SN_MESH_DP) sn_split_of_runs(&of->shape, &of->rest.split.axis[a], job->mesh.size[a], e->state_run, &e->rest.split.axis[a]);
+        return;
+    }
     if (!sn_shape_equal(&e->shape, &of->shape)) return;
     memcpy(e->axes, of->axes, sizeof e->axes);
     for (int a = 0; a < SN_MESH_AXES; a++)

@@ -238,8 +238,8 @@ void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest);
 /* The turn in which alone a persistent value exists: of a gradient, state or master that of its weight; -1: it is always there. */
 int32_t sn_job_turn(const sn_job *job, sn_pid p);
 
-/* Makes a persistent value a gradient, state or master of a parameter: it is of its layer and, where it has its shape, has its axes and is
- * spread as it is over all axes of the mesh but the data-parallel one. */
+/* Makes a persistent value a gradient, state or master of a parameter: it is of its layer and, where it has its shape or one element for each
+ * run of it (state_run), is spread as it is over all axes of the mesh but the data-parallel one; with its shape it has its axes. */
 void sn_job_derive(sn_job *job, sn_pid derived, sn_pid parameter);
 
 /* The f32 master of a weight: what the update changes where the weight itself has 16 bits. SN_NONE: the weight is its own. */
@@ -275,6 +275,14 @@ sn_status sn_graph_infer(sn_graph *g);
 
 /* Infers the split of every result from the splits of inputs and persistent values, and the split that each use needs. */
 sn_status sn_graph_infer_splits(sn_graph *g);
+
+/* How one element for each run of so many elements of a flattened value is spread over an axis of so many ranks where the value is spread as
+ * x. False where that would cut runs: *out is then whole. */
+bool sn_split_of_runs(const sn_shape *shape, const sn_split_axis *x, int ranks, int64_t run, sn_split_axis *out);
+
+/* Their shape: one dimension; of a value in shards of the last of several, each with whole runs of its row, the value's dimensions, the last
+ * one shorter by that factor. */
+sn_shape sn_shape_of_runs(const sn_shape *shape, const sn_split *split, int64_t run);
 
 /* Appends the nodes of `from`, a program over the same persistent values, in their order behind those of `to`. Their other values are
  * new; inputs are those of `to` by the name NAME.suffix (suffix NULL: NAME), which are added where there are none. */

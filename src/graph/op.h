@@ -51,8 +51,8 @@ typedef struct sn_op {
      * runs gives a flat shard of them. (Elementwise ops, whose operands have the same letters, take flat shards anyway.) */
     int flat_run;
 
-    /* With flat_run: bit i: input i too has one element for each such run of the operands that go element by element. In tiles,
-     * which then are whole runs, it goes along. */
+    /* With flat_run: bit i: input i too has one element for each such run of the operands that go element by element. In tiles and
+     * shards, which then are whole runs, it goes along. */
     uint32_t flat_runs_in;
 
     /* Not 0: 1 + the integer attribute that takes the logical index of the first element when operands are flat shards; of a

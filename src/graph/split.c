@@ -232,7 +232,50 @@ static sn_status check_blocks(const work *w, int which, const sn_split_axis *x) 
     return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d columns would cut the blocks of %s", w->g->name, sn_ops[w->n->op]->name, w->n->name, x->unit, sn_dtype_name(form));
 }
 
+/* Elements of a rank's share of a dimension (a third of it, where three matrices lie beside each other). */
+static int64_t share_of(int64_t n, const sn_split_axis *x, int ranks) {
+    const int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit;
+    return (units + ranks - 1) / ranks * unit;
+}
+
+static bool is_last_of_several(const sn_shape *s, const sn_split_axis *x) {
+    return x->kind == SN_SHARD && !sn_is_flat(x) && s->rank > 1 && x->dim == s->rank - 1;
+}
+
+bool sn_split_of_runs(const sn_shape *shape, const sn_split_axis *x, int ranks, int64_t run, sn_split_axis *out) {
+    int64_t inner = 1;
+    *out = x->kind == SN_SHARD ? (sn_split_axis){.kind = SN_WHOLE} : *x;
+    if (x->kind != SN_SHARD) return true;
+    if (sn_is_flat(x) || x->at == SN_DEAL_FOLDED) return false;
+    for (int d = x->dim + 1; d < shape->rank; d++) inner *= shape->d[d];
+    const int64_t n = x->at == SN_DEAL_THIRDS ? shape->d[x->dim] / 3 : shape->d[x->dim], share = share_of(n, x, ranks);
+    const bool last = is_last_of_several(shape, x);
+    if ((!last && x->dim) || share * inner % run || ((last || x->at == SN_DEAL_THIRDS) && n * inner % run)) return false;
+    *out = (sn_split_axis){.kind = SN_SHARD, .dim = x->dim, .at = x->at, .unit = (int32_t)(share * inner / run)};
+    return true;
+}
+
+sn_shape sn_shape_of_runs(const sn_shape *shape, const sn_split *split, int64_t run) {
+    sn_shape s = *shape;
+    int64_t n = 1;
+    for (int d = 0; d < s.rank; d++) n *= s.d[d];
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        if (!is_last_of_several(shape, &split->axis[a]) || s.d[s.rank - 1] % run) continue;
+        s.d[s.rank - 1] /= run;
+        return s;
+    }
+    return sn_shape_of((n + run - 1) / run);
+}
+
+/* What has one element for each run of operand 0, which comes as `of`, comes alike. */
+static sn_status runs_input(const work *w, int i, const sn_split_axis *of, sn_split_axis *wanted) {
+    const sn_op *op = sn_ops[w->n->op];
+    if (sn_split_of_runs(shape_of(w, 0), of, w->g->job->mesh.size[w->a], op->flat_run, wanted)) return SN_OK;
+    return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d along dimension %d would cut input %d's runs of %d elements", w->g->name, op->name, w->n->name, of->unit, of->dim, i, op->flat_run);
+}
+
 static sn_status infer_inputs(const work *w, char letter, int from, const sn_split_axis *shard) {
+    sn_split_axis first = {.kind = SN_WHOLE};
     for (int i = 0; i < w->n->n_in; i++) {
         if (w->n->in[i].value == SN_NONE) continue;
         sn_split_axis x = arriving(w->g, w->n, i, w->a), wanted = {.kind = SN_WHOLE};
@@ -240,6 +283,8 @@ static sn_status infer_inputs(const work *w, char letter, int from, const sn_spl
         const char *letters = w->axes ? letters_of(w->axes, w->n->n_in, i, &count) : "";
         if (letter) dim = find_letter(letters, count, letter);
         if (dim >= 0) SN_TRY(scale_shard(w, from, shard, i, dim, &wanted));
+        if (!i) first = wanted;
+        if (sn_ops[w->n->op]->flat_runs_in >> i & 1) SN_TRY(runs_input(w, i, &first, &wanted));
         SN_TRY(check_blocks(w, i, &wanted));
         if (!sn_axis_equal(&x, &wanted)) want(w->g, w->n, i, w->a, wanted);
     }
@@ -338,7 +383,9 @@ static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
             int count;
             const char *letters = letters_of(axes, n->n_in, t, &count);
             for (int i = 0; ((x.kind == SN_SHARD && !sn_is_flat(&x)) || x.kind == SN_PARTIAL) && i < n->n_in; i++)
-                if (i != t && n->in[i].value != SN_NONE && alike(axes, n->n_in, i, letters, count)) kept[n->in[i].value] = x;
+                if (i != t && n->in[i].value != SN_NONE && alike(axes, n->n_in, i, letters, count) &&
+                    sn_shape_equal(&g->values[n->in[i].value].shape, &g->values[v].shape)) /* heads are as many columns in one, one in another */
+                    kept[n->in[i].value] = x;
         }
     }
 }

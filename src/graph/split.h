@@ -5,8 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Mesh axes in nesting order, the outermost first. */
-typedef enum sn_mesh_axis { SN_MESH_DP, SN_MESH_TP, SN_MESH_CP, SN_MESH_PP, SN_MESH_EP, SN_MESH_AXES } sn_mesh_axis;
+/* Mesh axes in nesting order, the outermost first. Rows of a batch are spread over the first two: what data-parallel ranks share out between
+ * them, they share out along SN_MESH_DP; along SN_MESH_REPLICA each holds what the others do. */
+typedef enum sn_mesh_axis { SN_MESH_REPLICA, SN_MESH_DP, SN_MESH_TP, SN_MESH_CP, SN_MESH_PP, SN_MESH_EP, SN_MESH_AXES } sn_mesh_axis;
 
 typedef struct sn_mesh {
     int size[SN_MESH_AXES]; /* 1 where unused */
@@ -16,7 +17,8 @@ typedef struct sn_mesh {
  * summand. at: only the rank with this index holds it, or the two with these. */
 typedef enum sn_split_kind { SN_WHOLE, SN_SHARD, SN_PARTIAL, SN_AT } sn_split_kind;
 
-enum { SN_SPLIT_FLAT = 0xff }; /* shard of the flattened tensor, not of one dimension */
+/* Shard of the flattened tensor, not of one dimension: of what a rank has of its dimensions. Over several axes the innermost is dealt first. */
+enum { SN_SPLIT_FLAT = 0xff };
 
 typedef struct sn_split_axis {
     uint8_t kind; /* sn_split_kind */
@@ -56,6 +58,12 @@ static inline int sn_mesh_ranks(const sn_mesh *m) {
     int n = 1;
     for (int a = 0; a < SN_MESH_AXES; a++) n *= m->size[a];
     return n;
+}
+
+/* How many ranks have rows of the batch of their own, and which of those a rank is. */
+static inline int sn_mesh_data_ranks(const sn_mesh *m) { return m->size[SN_MESH_REPLICA] * m->size[SN_MESH_DP]; }
+static inline int sn_mesh_data_index(const sn_mesh *m, int rank) {
+    return sn_mesh_index(m, rank, SN_MESH_REPLICA) * m->size[SN_MESH_DP] + sn_mesh_index(m, rank, SN_MESH_DP);
 }
 
 /* The rank that stands where `rank` does but for `axis`, where it stands at `index`. */

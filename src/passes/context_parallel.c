@@ -106,9 +106,9 @@ static void backward(const ring *r, const sn_node *n) {
 
 static sn_status split_tokens(ring *r, sn_vid seq_start) {
     sn_graph *g = r->g;
-    int64_t tokens = g->values[seq_start].shape.d[0], rows = tokens / g->job->mesh.size[SN_MESH_DP], runs = 2 * r->ranks;
+    int64_t tokens = g->values[seq_start].shape.d[0], data_ranks = sn_mesh_data_ranks(&g->job->mesh), rows = tokens / data_ranks, runs = 2 * r->ranks;
     if (r->ranks > SN_RANKS_MOST) return sn_fail(SN_ERR_USAGE, "context_parallel_size is %d, wanted at most %d", r->ranks, SN_RANKS_MOST);
-    if (rows * g->job->mesh.size[SN_MESH_DP] != tokens || rows % runs)
+    if (rows * data_ranks != tokens || rows % runs)
         return sn_fail(SN_ERR_USAGE,
                        "context_parallel_size %d cuts the %lld tokens of a micro-batch into %lld runs: per_device_train_batch_size x "
                        "cutoff_len must be a multiple of that",
@@ -118,7 +118,7 @@ static sn_status split_tokens(ring *r, sn_vid seq_start) {
     for (size_t i = 0; i < g->n_values; i++) {
         sn_value *v = &g->values[i];
         if (!v->input || v->dtype != SN_I32 || v->shape.d[0] != tokens) continue;
-        v->result.axis[SN_MESH_DP] = g->values[seq_start].result.axis[SN_MESH_DP];
+        for (int a = SN_MESH_REPLICA; a <= SN_MESH_DP; a++) v->result.axis[a] = g->values[seq_start].result.axis[a];
         v->result.axis[SN_MESH_CP] = (sn_split_axis){.kind = SN_SHARD, .dim = 0, .at = SN_DEAL_FOLDED, .unit = (int32_t)(rows / runs)};
     }
     sn_insert_at_end(g, "context_parallel");

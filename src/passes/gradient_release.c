@@ -32,7 +32,7 @@ static sn_vid units_of(const sn_graph *g, const sn_node *update) {
     return SN_NONE;
 }
 
-/* Each update gets a factor of its own gradient's, which says whether that one is finite. */
+/* Each update gets a factor of its own gradient's, which says whether that one is finite, in all of its parts. */
 static sn_status own_factors(sn_graph *g, sn_nid clip) {
     const sn_vid all = g->nodes[clip].out[0], hyper = g->nodes[clip].in[1].value;
     g->nodes[clip].attrs.i[SN_CLIP_FACTOR_LATE] = 1;
@@ -43,10 +43,11 @@ static sn_status own_factors(sn_graph *g, sn_nid clip) {
             sn_vid units = units_of(g, &g->nodes[id]);
             if (units == SN_NONE) return sn_fail(SN_ERR_INTERNAL, "%s is updated without a gradient", g->nodes[id].name);
             sn_insert_before(g, id, "gradient_release");
-            sn_vid own = sn_append1(g, SN_OP_clip_factor, NULL, 2, (sn_vid[]){units, hyper}, g->nodes[id].name);
+            sn_vid sum = sn_append1(g, SN_OP_sum_units, NULL, 1, &units, g->nodes[id].name);
+            sn_vid own = sn_append1(g, SN_OP_clip_factor, NULL, 2, (sn_vid[]){sum, hyper}, g->nodes[id].name);
             SN_TRY(g->status);
             g->nodes[id].in[i].value = own;
-            k++; /* the node moved up by one */
+            k += 2; /* the node moved up by two */
         }
     }
     return SN_OK;

@@ -16,6 +16,7 @@ typedef struct joiner {
     sn_graph *g;
     const sn_nid *old; /* the order before */
     size_t n;
+    int axis;       /* of the mesh: the last over which rows of the batch are summed */
     uint64_t most;  /* bytes of a gradient */
     uint32_t *uses; /* by value */
     sn_use in[2 * SN_ALL_REDUCE_MOST];
@@ -37,7 +38,7 @@ static size_t find_sum(const joiner *j, size_t k, sn_use *x, sn_vid *into, bool 
     const sn_node *scatter = &g->nodes[j->old[k]];
     size_t bytes;
     if (scatter->op != SN_OP_reduce_scatter || scatter->phase != SN_PHASE_BACKWARD ||
-        scatter->attrs.i[SN_REDUCE_SCATTER_AXIS] != SN_MESH_DP)
+        scatter->attrs.i[SN_REDUCE_SCATTER_AXIS] != j->axis)
         return 0;
     if (scatter->attrs.i[SN_REDUCE_SCATTER_ROWS] || k + 1 >= j->n) return 0;
     const sn_value *v = &g->values[scatter->in[0].value];
@@ -63,7 +64,7 @@ static int32_t turn_of(const sn_graph *g, sn_vid into) { return sn_job_turn(g->j
 static sn_status flush(joiner *j) {
     sn_graph *g = j->g;
     const sn_attrs a = {
-        .i = {[SN_ALL_REDUCE_AXIS] = SN_MESH_DP, [SN_ALL_REDUCE_RANKS] = g->job->mesh.size[SN_MESH_DP], [SN_ALL_REDUCE_ADDS] = j->adds}};
+        .i = {[SN_ALL_REDUCE_AXIS] = j->axis, [SN_ALL_REDUCE_RANKS] = g->job->mesh.size[j->axis], [SN_ALL_REDUCE_ADDS] = j->adds}};
     sn_vid out[SN_MAX_OUT];
     if (!j->count) return SN_OK;
     sn_insert_like(g, j->last, "join_sums");
@@ -105,7 +106,7 @@ static sn_status join(joiner *j) {
         j->in[j->count++] = sn_use_of(into);
         j->last = j->old[last];
         for (size_t i = k; i <= last; i++) g->nodes[j->old[i]].dead = true;
-        g->values[g->nodes[j->old[k]].out[0]].result.axis[SN_MESH_DP] =
+        g->values[g->nodes[j->old[k]].out[0]].result.axis[j->axis] =
             (sn_split_axis){.kind = SN_WHOLE}; /* a shard that no rank has any more */
     }
     return flush(j);
@@ -113,6 +114,7 @@ static sn_status join(joiner *j) {
 
 static sn_status join_graph(sn_graph *g, uint64_t most) {
     joiner j = {.g = g, .old = g->order, .n = g->n_order, .most = most, .uses = sn_count_uses(g)};
+    j.axis = g->job->mesh.size[SN_MESH_REPLICA] > 1 ? SN_MESH_REPLICA : SN_MESH_DP;
     sn_nid *old = g->order;
     if (!j.uses) return SN_ERR_NO_MEMORY;
     g->order = NULL;
@@ -127,7 +129,7 @@ static sn_status join_graph(sn_graph *g, uint64_t most) {
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     const uint64_t most = sn_options_bytes(recipe, "join_sums");
     /* Of a pipeline, what is summed together would have to belong to one stage. */
-    for (int k = 0; most && cluster->mesh.size[SN_MESH_DP] > 1 && cluster->mesh.size[SN_MESH_PP] == 1 && k < job->n_graphs; k++)
+    for (int k = 0; most && sn_mesh_data_ranks(&cluster->mesh) > 1 && cluster->mesh.size[SN_MESH_PP] == 1 && k < job->n_graphs; k++)
         if (sn_role_trains(job->graphs[k]->role)) SN_TRY(join_graph(job->graphs[k], most));
     return SN_OK;
 }

@@ -6,7 +6,9 @@
 #include "ops/send_recv/send_recv.h"
 #include "passes/move.h"
 
-enum { COMM_UNIT = 64 };
+enum { COMM_UNIT = 64, SMALL_SUM = 64 << 10 /* bytes */ };
+
+static const sn_split_axis comm_shard = {.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = COMM_UNIT};
 
 /* Elements, or rows, that stay together in a shard of this kind. */
 static int64_t unit_of(const sn_split_axis *x) { return x->unit > 0 ? x->unit : 1; }
@@ -111,25 +113,49 @@ static sn_vid send_to(mover *m, sn_vid v, int axis, const sn_split_axis *to) {
 
 static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_split_axis *to) {
     sn_graph *g = m->g;
-    sn_split_axis from = g->values[at->value].result.axis[axis];
+    const sn_split_axis from = g->values[at->value].result.axis[axis], *here = &g->nodes[id].where.axis[axis];
     if (from.kind == SN_PARTIAL && to->kind != SN_PARTIAL) {
-        sn_split_axis flat = {.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = COMM_UNIT};
-        at->value = sum_over_ranks(m, at->value, axis, sn_is_run(to) ? *to : flat);
+        at->value = sum_over_ranks(m, at->value, axis, sn_is_run(to) ? *to : comm_shard);
         if (at->value != SN_NONE && to->kind == SN_WHOLE) at->value = gather(g, at->value, axis);
     } else if (sn_is_run(&from) && to->kind == SN_WHOLE) {
         sn_vid found = sn_recall(m, at, g->values[at->value].dtype, &g->nodes[id], false);
         if (found == SN_NONE && (found = gather(g, at->value, axis)) != SN_NONE)
             sn_remember(m, at, found, g->values[found].dtype, &g->nodes[id], false);
         *at = sn_use_of(found);
-    } else if (from.kind == SN_AT && to->kind == SN_AT && !sn_axis_within(to, &from)) {
+    } else if (from.kind == SN_AT && to->kind == SN_AT && !sn_axis_within(to, &from) && !(here->kind == SN_AT && sn_axis_within(here, &from))) {
         at->value = send_to(m, at->value, axis, to);
     }
     return g->status;
 }
 
-/* The innermost axis first: what is summed inside a node is less for the axes around it. */
+/* Sums that wait to be made whole: the last one is, first. */
+static sn_status gather_sums(mover *m, sn_use *at, const int *axes, int *n) {
+    while (*n > 0 && at->value != SN_NONE) at->value = gather(m->g, at->value, axes[--*n]);
+    return m->g->status;
+}
+
+static bool is_small(const sn_value *v) {
+    size_t bytes;
+    return sn_shape_bytes(&v->shape, v->dtype, &bytes) && bytes <= SMALL_SUM;
+}
+
+/* The innermost axis first: what is summed inside a node is less for the axes around it. Of a sum over several axes that is to be whole, each
+ * sums the shards of the one inside it, and all are gathered at the end. A small one is made whole axis by axis: others may be summed
+ * together with it. */
 sn_status sn_move_split(mover *m, sn_nid id, sn_use *at, const sn_split *to) {
-    for (int a = SN_MESH_AXES - 1; a >= 0; a--)
-        if (m->g->job->mesh.size[a] > 1) SN_TRY(move_axis(m, id, at, a, &to->axis[a]));
-    return SN_OK;
+    const bool small = is_small(&m->g->values[at->value]);
+    int summed[SN_MESH_AXES], n = 0;
+    for (int a = SN_MESH_AXES - 1; a >= 0; a--) {
+        const sn_split_axis from = m->g->values[at->value].result.axis[a];
+        if (m->g->job->mesh.size[a] <= 1 || sn_axis_equal(&from, &to->axis[a])) continue;
+        if (!small && from.kind == SN_PARTIAL && to->axis[a].kind == SN_WHOLE) {
+            at->value = sum_over_ranks(m, at->value, a, comm_shard);
+            SN_TRY(m->g->status);
+            summed[n++] = a;
+            continue;
+        }
+        SN_TRY(gather_sums(m, at, summed, &n));
+        SN_TRY(move_axis(m, id, at, a, &to->axis[a]));
+    }
+    return gather_sums(m, at, summed, &n);
 }

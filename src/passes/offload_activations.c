@@ -17,18 +17,39 @@ static uint64_t bytes_of(const sn_value *v) {
     return sn_shape_bytes(&v->shape, v->dtype, &bytes) ? bytes : 0;
 }
 
-/* Written in forward, and read in backward. */
+/* How a value is spread where it is kept: as it is made, or as a pass says. */
+static sn_split resting(const sn_value *v) {
+    sn_split s = v->result;
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (v->rests_split >> a & 1) s.axis[a] = v->rest.split.axis[a];
+    return s;
+}
+
+/* Written in forward, and read in backward. A summand is used when it is summed, and stays. */
 static bool crosses(const sn_graph *g, const bool *read_back, sn_vid v) {
     const sn_value *x = &g->values[v];
+    const sn_split rest = resting(x);
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (g->job->mesh.size[a] > 1 && rest.axis[a].kind == SN_PARTIAL) return false;
     return read_back[v] && x->persistent == SN_NONE && !x->input && !x->output && x->producer != SN_NONE &&
            g->nodes[x->producer].phase == SN_PHASE_FORWARD;
+}
+
+/* Whether a node of backward reads input i where it was made. What it was sent in forward, it has. */
+static bool reads_back(const sn_graph *g, const sn_node *n, int i) {
+    if (n->phase != SN_PHASE_BACKWARD || n->in[i].value == SN_NONE) return false;
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *made = &g->values[n->in[i].value].result.axis[a];
+        if (made->kind == SN_AT && !(n->where.axis[a].kind == SN_AT && sn_axis_within(&n->where.axis[a], made))) return false;
+    }
+    return true;
 }
 
 static void find_readers(const sn_graph *g, bool *read_back) {
     for (size_t k = 0; k < g->n_order; k++) {
         const sn_node *n = &g->nodes[g->order[k]];
-        for (int i = 0; n->phase == SN_PHASE_BACKWARD && i < n->n_in; i++)
-            if (n->in[i].value != SN_NONE) read_back[n->in[i].value] = true;
+        for (int i = 0; i < n->n_in; i++)
+            if (reads_back(g, n, i)) read_back[n->in[i].value] = true;
     }
 }
 
@@ -40,7 +61,7 @@ static sn_pid home_of(sn_graph *g, const sn_value *v, size_t number, sn_tier tie
     if (p == SN_NONE) return p;
     sn_home rest = g->job->persistent[p].rest;
     rest.tier = tier;
-    rest.split = v->result;
+    rest.split = resting(v);
     sn_job_set_rest(g->job, p, rest);
     return p;
 }
@@ -57,8 +78,8 @@ static sn_status send_home(sn_graph *g, sn_vid v, sn_pid home, sn_tier tier) {
     g->nodes[copy].phase = SN_PHASE_FORWARD;
     for (size_t k = 0; k < g->n_order; k++) {
         sn_node *n = &g->nodes[g->order[k]];
-        for (int i = 0; n->phase == SN_PHASE_BACKWARD && i < n->n_in; i++)
-            if (n->in[i].value == v) n->in[i].value = at;
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i].value == v && reads_back(g, n, i)) n->in[i].value = at;
     }
     return SN_OK;
 }
@@ -67,11 +88,10 @@ static sn_status place_activations(sn_graph *g, const sn_offload_place *to) {
     uint64_t all = 0, placed = 0;
     size_t n = g->n_values, number = 0;
     bool *read_back = sn_alloc_zero(n, sizeof *read_back);
-    if (!read_back) return sn_fail(SN_ERR_NO_MEMORY, "cannot look for activations of %s", g->name);
-    find_readers(g, read_back);
-    for (size_t v = 0; v < n; v++)
+    sn_status s = read_back ? sn_graph_infer_splits(g) : sn_fail(SN_ERR_NO_MEMORY, "cannot look for activations of %s", g->name);
+    if (s == SN_OK) find_readers(g, read_back);
+    for (size_t v = 0; s == SN_OK && v < n; v++)
         if (crosses(g, read_back, (sn_vid)v)) all += bytes_of(&g->values[v]);
-    sn_status s = sn_graph_infer_splits(g);
     for (size_t v = 0; s == SN_OK && v < n && (double)placed < to->share * (double)all; v++) { /* the first rest longest */
         if (!crosses(g, read_back, (sn_vid)v)) continue;
         placed += bytes_of(&g->values[v]);

@@ -29,7 +29,7 @@ static const sn_option options[] = {
     {.key = "max_grad_norm", .deepspeed = "gradient_clipping", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
     {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};
 
-sn_pid sn_update_state_of(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form, sn_shape shape) {
+static sn_pid add_state(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form, sn_shape shape, int32_t run) {
     sn_job *job = u->g->job;
     const char *name = sn_pool_printf(&job->pool, "%s.%s", x->name, suffix);
     sn_pid p = name ? sn_job_add_persistent(job, name, SN_CLASS_OPTIMIZER, form, shape) : SN_NONE;
@@ -37,8 +37,27 @@ sn_pid sn_update_state_of(const sn_update *u, const sn_updated *x, const char *s
         sn_fail(SN_ERR_NO_MEMORY, "cannot add the state %s of %s", suffix, x->name);
         return p;
     }
+    job->persistent[p].state_run = run;
     sn_job_derive(job, p, x->parameter);
     return p;
+}
+
+sn_pid sn_update_state_of(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form, sn_shape shape) {
+    return add_state(u, x, suffix, form, shape, 0);
+}
+
+sn_pid sn_update_state_runs(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form, int32_t run) {
+    const sn_persistent *of = &u->g->job->persistent[x->parameter];
+    return add_state(u, x, suffix, form, sn_shape_of_runs(&of->shape, &of->rest.split, run), run);
+}
+
+bool sn_update_has_runs(const sn_update *u, const sn_updated *x, int32_t run) {
+    const sn_job *job = u->g->job;
+    const sn_persistent *of = &job->persistent[x->parameter];
+    sn_split_axis runs;
+    for (int a = 0; a < SN_MESH_AXES; a++)
+        if (!sn_split_of_runs(&of->shape, &of->rest.split.axis[a], job->mesh.size[a], run, &runs)) return false;
+    return true;
 }
 
 sn_pid sn_update_state(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form) {
@@ -122,7 +141,7 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
         sn_attrs a = {0};
         a.i[SN_SUM_UNITS_SLOT] = slot++;
         sn_vid gradient = sn_use_persistent(g, (sn_pid)i), units = sn_append1(g, SN_OP_sum_squares, NULL, 1, &gradient, job->persistent[i].name);
-        sn_append(g, SN_OP_sum_units, &a, 2, (sn_vid[]){sums, units}, job->persistent[i].name, out);
+        sn_append(g, SN_OP_sum_units, &a, 2, (sn_vid[]){units, sums}, job->persistent[i].name, out);
     }
     sn_attrs a = {.f[SN_CLIP_FACTOR_MAX_NORM] = sn_options_float(recipe, "max_grad_norm")};
     u.clip = sn_append1(g, SN_OP_clip_factor, &a, 2, (sn_vid[]){sums, u.hyper}, "clip");

@@ -35,6 +35,10 @@ sn_status sn_update_sgd(const sn_update *u, const sn_updated *x);
 sn_pid sn_update_state(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form);
 sn_pid sn_update_state_of(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form, sn_shape shape);
 
+/* The same with one element for each run of so many of the flattened parameter; only where the parameter's shards are whole runs. */
+sn_pid sn_update_state_runs(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form, int32_t run);
+bool sn_update_has_runs(const sn_update *u, const sn_updated *x, int32_t run);
+
 /* For rules that need whole matrices: what they change of this parameter never rests in shards. */
 void sn_update_needs_whole(const sn_update *u, const sn_updated *x, int n_states, const sn_pid *states);
 

@@ -67,12 +67,14 @@ static sn_pid gathered(const sn_graph *g, const sn_node *n) {
 
 static bool gathers(const sn_graph *g, const sn_node *n) { return gathered(g, n) != SN_NONE; }
 
+static bool is_of_rows(int64_t axis) { return axis == SN_MESH_DP || axis == SN_MESH_REPLICA; }
+
 /* Sums a gradient over data-parallel ranks, or gathers that sum. */
 static bool sums(const overlapper *o, const sn_node *n) {
     if (n->op == SN_OP_all_reduce) return true;
     if (n->phase != SN_PHASE_BACKWARD || !is_block(n) || n->n_in != 1 || o->g->values[n->in[0].value].persistent != SN_NONE) return false;
-    if (n->op == SN_OP_reduce_scatter) return n->attrs.i[SN_REDUCE_SCATTER_AXIS] == SN_MESH_DP;
-    return n->op == SN_OP_all_gather && n->attrs.i[SN_ALL_GATHER_AXIS] == SN_MESH_DP && o->summed[n->in[0].value];
+    if (n->op == SN_OP_reduce_scatter) return is_of_rows(n->attrs.i[SN_REDUCE_SCATTER_AXIS]);
+    return n->op == SN_OP_all_gather && is_of_rows(n->attrs.i[SN_ALL_GATHER_AXIS]) && o->summed[n->in[0].value];
 }
 
 static sn_pid gradient_of(const sn_graph *g, sn_vid v) {

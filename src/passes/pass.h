@@ -13,6 +13,7 @@
 typedef struct sn_cluster {
     uint32_t addresses; /* bit t: the device reads and writes tier t directly */
     bool processes;     /* ranks are processes: their bytes are copied, not read in place */
+    int nodes;          /* over which the ranks are spread, as many on each and in order; 0: they are not, or nobody knows */
     sn_mesh mesh;
 } sn_cluster;
 
@@ -55,6 +56,9 @@ typedef struct sn_pass {
     sn_option_group options; /* may be empty */
     const char *mesh_key;    /* the option that says how many ranks lie along mesh_axis; NULL: no axis is its own */
     sn_mesh_axis mesh_axis;
+    /* How many times all is there that the data-parallel ranks (so many, on so many nodes) share out between them: the size of
+     * SN_MESH_REPLICA, which divides them. NULL: once. */
+    sn_status (*replicas)(const sn_options *recipe, int ranks, int nodes, int *n);
     const sn_inference_option *inference;
     size_t n_inference;
     /* The search takes at most one of the choices, from what saves least to what saves most; none where the recipe has decided. */
@@ -91,9 +95,9 @@ const char *sn_passes_folder(const sn_options *recipe, const char **key);
 bool sn_choice_setting(const sn_choice *choice, size_t i, const char **key, const char **value);
 bool sn_choice_made(const sn_choice *choice, const sn_options *recipe); /* the recipe says it all */
 
-/* The mesh of so many ranks: what the passes' options say along their axes, data-parallel ones along the rest. SN_ERR_USAGE where they
- * do not divide the ranks. */
-sn_status sn_passes_mesh(const sn_options *recipe, int ranks, sn_mesh *mesh);
+/* The mesh of so many ranks on so many nodes (0: unknown): what the passes' options say along their axes, data-parallel ones along the rest.
+ * SN_ERR_USAGE where they do not divide the ranks. */
+sn_status sn_passes_mesh(const sn_options *recipe, int ranks, int nodes, sn_mesh *mesh);
 
 /* SN_ERR_PLAN with the reason when the recipe combines what cannot be. */
 sn_status sn_passes_check(const sn_options *recipe);

@@ -45,7 +45,7 @@ bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_clus
     return !sn_choice_made(choice, recipe) && (!p->offers || p->offers(recipe, cluster, choice));
 }
 
-sn_status sn_passes_mesh(const sn_options *recipe, int ranks, sn_mesh *mesh) {
+sn_status sn_passes_mesh(const sn_options *recipe, int ranks, int nodes, sn_mesh *mesh) {
     int64_t left = ranks;
     for (int a = 0; a < SN_MESH_AXES; a++) mesh->size[a] = 1;
     for (size_t i = 0; i < sn_n_passes; i++) {
@@ -56,6 +56,13 @@ sn_status sn_passes_mesh(const sn_options *recipe, int ranks, sn_mesh *mesh) {
             return sn_fail(SN_ERR_USAGE, "%s is %lld, which does not divide %lld rank%s%s", p->mesh_key, (long long)n, (long long)left,
                            left == 1 ? "" : "s", left == ranks ? "" : " that the other axes leave");
         mesh->size[p->mesh_axis] = (int)n;
+        left /= n;
+    }
+    for (size_t i = 0; i < sn_n_passes; i++) {
+        int n = 1;
+        if (!sn_passes[i]->replicas) continue;
+        SN_TRY(sn_passes[i]->replicas(recipe, (int)left, nodes, &n));
+        mesh->size[SN_MESH_REPLICA] *= n;
         left /= n;
     }
     mesh->size[SN_MESH_DP] = (int)left;

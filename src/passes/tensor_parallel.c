@@ -205,14 +205,9 @@ static bool with_whole_matrices(const sn_options *r) {
     const char *rule = sn_options_string(r, "optimizer");
     return is_spread_over_ranks(r) && (!strcmp(rule, "adafactor") || !strcmp(rule, "muon") || !strcmp(rule, "galore"));
 }
-static bool with_blocks(const sn_options *r) { return is_spread_over_ranks(r) && !strcmp(sn_options_string(r, "optimizer"), "adamw_8bit"); }
-static bool with_release(const sn_options *r) { return is_spread_over_ranks(r) && sn_options_bool(r, "gradient_release"); }
 
 static const sn_conflict conflicts[] = {
-    {with_whole_matrices, "tensor_parallel_size: adafactor, muon and galore work on whole matrices, of which each rank has a part: take adamw, lion or sgd"},
-    {with_blocks, "tensor_parallel_size: the blocks of adamw_8bit's states are of a whole flattened weight, of which each rank has a part: take "
-                  "adamw, lion or sgd"},
-    {with_release, "tensor_parallel_size: gradient_release looks at each gradient alone, of which each rank has a part: it cannot tell whether all is finite"}};
+    {with_whole_matrices, "tensor_parallel_size: adafactor, muon and galore work on whole matrices, of which each rank has a part: take adamw, lion or sgd"}};
 
 const sn_pass sn_pass_tensor_parallel = {
     .name = "tensor_parallel",

@@ -171,6 +171,7 @@ static void print_forecast(const sn_forecast *f, sn_str *out) {
         sn_str_add(out, "\n");
         return;
     }
+    if (f->nodes > 1) sn_str_printf(out, "\nnetwork: %s a step leave each node", sn_bytes_text((uint64_t)f->node_sent_bytes, x));
     sn_str_printf(out, "\n  at peak rates of %s on %d node%s; planned with CPU kernels' scratch\n  rates: %s\n", f->accelerator->name,
                   f->nodes, f->nodes == 1 ? "" : "s", f->accelerator->source);
 }
@@ -198,8 +199,8 @@ void sn_bill_print(const sn_plan *plan, const sn_forecast *forecast, sn_str *out
 
 static void json_forecast(const sn_forecast *f, sn_str *out) {
     if (!f) return;
-    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"io_seconds\": %.6g, \"sent_bytes\": %.0f, \"disk_read_bytes\": %.0f, \"disk_written_bytes\": %.0f, \"tokens_per_s\": %.6g",
-                  f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->sent_bytes, f->disk_read_bytes, f->disk_written_bytes, f->tokens_per_s);
+    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"io_seconds\": %.6g, \"sent_bytes\": %.0f, \"node_sent_bytes\": %.0f, \"disk_read_bytes\": %.0f, \"disk_written_bytes\": %.0f, \"tokens_per_s\": %.6g",
+                  f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->sent_bytes, f->node_sent_bytes, f->disk_read_bytes, f->disk_written_bytes, f->tokens_per_s);
     if (f->accelerator) {
         sn_str_printf(out, ", \"device_shape\": \"%s\", \"nodes\": %d, \"kernels\": \"cpu\", \"source\": ", f->accelerator->name, f->nodes);
         sn_str_json(out, f->accelerator->source, strlen(f->accelerator->source));

@@ -32,35 +32,63 @@ static void note_shares(bounds *b, int a, int64_t n, const sn_split_axis *x) {
     }
 }
 
-/* The same of flat shares of what a rank holds of a dimension that is shared out over another axis. */
-static void note_shares_of_shares(bounds *b, int a, int64_t n, const sn_split_axis *x, const sn_shape *shape, int cut, const sn_split_axis *by) {
-    const int64_t extent = shape->d[by->dim] / (by->at == SN_DEAL_THIRDS ? 3 : 1), row = extent ? n / extent : 0;
-    int64_t at, full = sn_share_of(extent, by, b->mesh->size[cut], 0, &at);
-    note_shares(b, a, full * row, x);
-    if (full && extent % full) note_shares(b, a, extent % full * row, x);
+/* The same of flat shares of n elements on axis a and those around it: the last full share may be smaller, and is shared out further. */
+static void note_flat(bounds *b, int a, int64_t n, const sn_split *split) {
+    while (a >= 0 && (!sn_is_flat(&split->axis[a]) || b->mesh->size[a] <= 1)) a--;
+    if (a < 0) return;
+    int64_t at, full = sn_share_of(n, &split->axis[a], b->mesh->size[a], 0, &at);
+    note_shares(b, a, n, &split->axis[a]);
+    note_flat(b, a - 1, full, split);
+    if (full && n % full) note_flat(b, a - 1, n % full, split);
 }
 
+/* What is shared out of a dimension: it, or one of three matrices beside each other. */
+static int64_t extent_of(const sn_shape *shape, const sn_split_axis *x) { return shape->d[x->dim] / (x->at == SN_DEAL_THIRDS ? 3 : 1); }
+
+/* And of flat shares of what a rank holds of a dimension that is shared out over another axis. */
+static void note_flat_of_cut(bounds *b, int64_t n, const sn_shape *shape, int cut, const sn_split *split) {
+    const sn_split_axis *by = &split->axis[cut];
+    const int64_t extent = extent_of(shape, by), row = extent ? n / extent : 0;
+    int64_t at, full = sn_share_of(extent, by, b->mesh->size[cut], 0, &at);
+    note_flat(b, SN_MESH_AXES - 1, full * row, split);
+    if (full && extent % full) note_flat(b, SN_MESH_AXES - 1, extent % full * row, split);
+}
+
+/* All shares of a dimension are the same, whatever lies between. */
+static bool is_even(const bounds *b, const sn_shape *shape, const sn_split_axis *x) {
+    return extent_of(shape, x) % ((x->unit > 0 ? x->unit : 1) * (int64_t)sn_mesh_ranks(b->mesh)) == 0;
+}
+
+static void note_all(bounds *b, int a) { memset(b->starts[a], true, (size_t)b->mesh->size[a]); }
+
 static void note_split(bounds *b, const sn_shape *shape, const sn_split *split) {
-    int shards = 0, on[SN_MAX_DIMS] = {0}, cut = -1;
+    int flat = 0, uneven = 0, on[SN_MAX_DIMS] = {0}, cut = -1;
     int64_t n = 0;
     note_places(b, split);
-    for (int a = 0; a < SN_MESH_AXES; a++) {
-        const sn_split_axis *x = &split->axis[a];
-        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1) continue;
-        shards++;
-        if (x->dim < SN_MAX_DIMS) on[x->dim]++;
-        if (x->dim < shape->rank) cut = a;
-    }
     sn_shape_elements(shape, &n);
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &split->axis[a];
-        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1 || (!sn_is_flat(x) && x->dim >= shape->rank)) continue;
-        int64_t unit = x->unit > 0 ? x->unit : 1, extent = sn_is_flat(x) ? n : shape->d[x->dim] / (x->at == SN_DEAL_THIRDS ? 3 : 1);
-        bool even = !sn_is_flat(x) && extent % (unit * sn_mesh_ranks(b->mesh)) == 0; /* whatever lies between */
-        bool shared = sn_is_flat(x) ? shards > 1 : on[x->dim] > 1;
-        if (sn_is_flat(x) && shards == 2 && cut >= 0) note_shares_of_shares(b, a, n, x, shape, cut, &split->axis[cut]);
-        else if (shared && !even) memset(b->starts[a], true, (size_t)b->mesh->size[a]); /* shards of shards: no two alike */
-        else if (!even) note_shares(b, a, extent, x);
+        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1) continue;
+        flat += sn_is_flat(x);
+        if (x->dim >= shape->rank) continue;
+        on[x->dim]++;
+        if (is_even(b, shape, x)) {
+            n /= b->mesh->size[a];
+        } else {
+            uneven++;
+            cut = a;
+        }
+    }
+    const bool lost = uneven > 1 || (uneven && on[split->axis[cut].dim] > 1); /* shards of shards: no two alike */
+    if (flat && !lost && uneven) note_flat_of_cut(b, n, shape, cut, split);
+    else if (flat && !lost) note_flat(b, SN_MESH_AXES - 1, n, split);
+    for (int a = 0; a < SN_MESH_AXES; a++) {
+        const sn_split_axis *x = &split->axis[a];
+        if (x->kind != SN_SHARD || b->mesh->size[a] <= 1) continue;
+        if (sn_is_flat(x) && lost) note_all(b, a);
+        if (x->dim >= shape->rank || is_even(b, shape, x)) continue;
+        if (on[x->dim] > 1) note_all(b, a);
+        else note_shares(b, a, extent_of(shape, x), x);
     }
 }
 

@@ -2,7 +2,8 @@
  *
  * A compute instruction takes the longer of its arithmetic and its traffic at peak rates, times how much longer its kernel was seen to take
  * (a profile of the machine; without one, 1). A collective of B bytes over N ranks takes (N - 1) / N * B over the slowest link of the ring
- * (Patarasuk and Yuan 2009), reading and writing disk their bytes at the disk's rates. Each queue does its instructions in order, each one
+ * (Patarasuk and Yuan 2009): inside a node the link of its devices, between nodes what each of the rings that leave a node side by side has
+ * of its adapters; reading and writing disk their bytes at the disk's rates. Each queue does its instructions in order, each one
  * after the events that it waits for: what the plan lets overlap, overlaps. */
 #ifndef SN_PLAN_FORECAST_H
 #define SN_PLAN_FORECAST_H
@@ -45,6 +46,8 @@ typedef struct sn_rates {
     double bytes_per_s;           /* of memory */
     double latency;               /* seconds that a collective takes beside its bytes */
     double ring;                  /* bytes/s that pass a rank in a ring; 0: collectives are copies in memory */
+    double network;               /* bytes/s out of a whole node */
+    int node_ranks;               /* ranks of a node; 0: all are on one */
     double host;                  /* bytes/s of copies between tiers; 0: they are copies in memory */
     double disk_read, disk_write; /* bytes/s; 0: as memory */
     double rows;                  /* that a micro-batch is made of: an op whose cost counts pairs of tokens does 1 / rows of it, as rows do not see each other; 0: 1 */
@@ -65,7 +68,13 @@ double sn_roofline_seconds(const sn_instr *in, const sn_rates *rates);
 double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work, double intensity);
 
 /* Of an accelerator's ranks, spread over nodes. */
-sn_rates sn_accelerator_rates(const sn_accelerator *a, int nodes);
+sn_rates sn_accelerator_rates(const sn_accelerator *a, int ranks, int nodes);
+
+/* Rings along an axis of the mesh that leave a node side by side; 0: they stay inside. */
+int sn_rings_between(const sn_rates *rates, const sn_mesh *mesh, int axis);
+
+/* Bytes/s that pass a rank in a ring along an axis. */
+double sn_ring_rate(const sn_rates *rates, const sn_mesh *mesh, int axis);
 
 typedef struct sn_forecast {
     const sn_accelerator *accelerator; /* NULL: this machine */
@@ -73,6 +82,7 @@ typedef struct sn_forecast {
     double step_seconds;                           /* all micro-batches and the update, with what overlaps */
     double compute_seconds, communication_seconds, io_seconds; /* of it each queue is at work; io: disk, and copies between tiers */
     double sent_bytes;                             /* that a rank sends in a step, by rings */
+    double node_sent_bytes;                        /* of those of all ranks of a node, what leaves it */
     double disk_read_bytes, disk_written_bytes;    /* of the disk arena in a step */
     double tokens_per_s;                           /* of a rank */
 } sn_forecast;
@@ -95,7 +105,7 @@ void sn_walk_take(sn_walk *w, int queue, double start, double seconds);
 typedef struct sn_program_time {
     double span;                        /* seconds from its beginning to the end of the last instruction */
     double compute, communication, io;  /* seconds that the queues are at work */
-    double sent;                        /* bytes that a rank sends */
+    double sent, node_sent;             /* bytes that a rank sends; that leave its node */
     double disk_read, disk_written;     /* bytes of the disk arena */
 } sn_program_time;
 /* As one rank alone: others are there when it comes to a collective. seconds (may be NULL): of each instruction. Fails for want of memory only. */

@@ -19,9 +19,10 @@ sn_shape sn_local_block(const sn_shape *logical, const sn_split *split, const sn
     sn_shape s = *logical;
     int64_t at;
     for (int d = 0; d < SN_MAX_DIMS; d++) begin[d] = 0;
-    for (int a = 0; a < SN_MESH_AXES; a++) {
+    for (int i = 0; i < 2 * SN_MESH_AXES; i++) { /* what is dealt is even; runs are then of a rank's hand, and may be uneven */
+        const int a = i % SN_MESH_AXES;
         const sn_split_axis *x = &split->axis[a];
-        if (x->kind != SN_SHARD || x->dim >= s.rank) continue;
+        if (x->kind != SN_SHARD || x->dim >= s.rank || (x->at == SN_DEAL_FOLDED) != (i < SN_MESH_AXES)) continue;
         s.d[x->dim] = share_of_dim(s.d[x->dim], x, mesh->size[a], sn_mesh_index(mesh, rank, a), &at);
         begin[x->dim] += at;
     }
@@ -33,7 +34,7 @@ sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn
     sn_shape s = sn_local_block(logical, split, mesh, rank, begin);
     if (first) *first = 0;
     if (!sn_split_holds(split, mesh, rank)) return sn_shape_of(0);
-    for (int a = 0; a < SN_MESH_AXES; a++) {
+    for (int a = SN_MESH_AXES - 1; a >= 0; a--) {
         const sn_split_axis *x = &split->axis[a];
         if (!sn_is_flat(x)) continue;
         int64_t n = 1;

@@ -110,7 +110,7 @@ typedef struct sn_plan_request {
 sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out);
 void sn_plan_free(sn_plan *plan);
 
-/* The shape of a value at this rank: shards of dimensions first, then flat ones, each ceil(units / ranks) units, the last ones fewer or
+/* The shape of a value at this rank: shards of dimensions first (those dealt before runs), then flat ones, each ceil(units / ranks) units, the last ones fewer or
  * none. A flat shard is a vector of the elements that this rank really holds; *first (may be NULL) is the index of its first element among
  * those of which it is a shard, 0 of anything else. */
 sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first);

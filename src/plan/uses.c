@@ -48,7 +48,7 @@ static sn_status check_splits(const planner *p, const sn_node *n) {
 static bool is_left_out(const planner *p, const sn_node *n, int i) {
     const sn_op *op = sn_ops[n->op];
     if (!(op->added_once >> i & 1) || n->in[i].value == SN_NONE) return false;
-    sn_vid sum = n->n_out && n->out[0] != SN_NONE ? n->out[0] : n->in[0].value;
+    sn_vid sum = n->n_out && n->out[0] != SN_NONE ? n->out[0] : n->in[op->mutates ? __builtin_ctz(op->mutates) : 0].value; /* given, or added to */
     for (int a = 0; a < SN_MESH_AXES; a++)
         if (sn_plan_split_of(&p->g->values[sum])->axis[a].kind == SN_PARTIAL && sn_plan_split_of(&p->g->values[n->in[i].value])->axis[a].kind == SN_WHOLE &&
             sn_mesh_index(&p->job->mesh, p->request->rank, a))

@@ -14,6 +14,7 @@ enum { SN_RANKS_MOST = 1024 };
 
 typedef struct sn_comm {
     int rank, size;
+    bool crowded;    /* more ranks than processors: who waits for another sleeps */
     bool copies;     /* between address spaces: all_to_all needs room for what it receives */
     double patience; /* seconds that a call waits for another rank; 0: for ever */
     /* Rank r gets bytes[r] bytes at send + at[r]; pieces[r] = the bytes[rank] bytes that rank r sent here, readable until `done`.

@@ -1,4 +1,5 @@
-/* Ranks that are threads of one process: peers' bytes are read in place, between two barriers, or from a box for each pair. */
+/* Ranks that are threads of one process: peers' bytes are read in place, between two barriers, or from a box for each pair. Where there are more of them
+ * than processors, who waits sleeps at once: it would keep the one from running for which it waits. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <pthread.h>
@@ -7,6 +8,7 @@
 
 #include "base/futex.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "run/run.h"
 
 enum { SPINS = 2000 };
@@ -19,7 +21,7 @@ typedef struct box {
 } box;
 
 typedef struct group {
-    int size;
+    int size, spins;
     atomic_uint arrived, round;
     const void **pointers; /* by rank */
     box *boxes;            /* by sender, receiver */
@@ -38,7 +40,7 @@ static void barrier(group *g) {
         sn_futex_wake(&g->round);
         return;
     }
-    sn_wait_while(&g->round, round, SPINS);
+    sn_wait_while(&g->round, round, g->spins);
 }
 
 static void publish(sn_comm *c, const void *mine) {
@@ -79,13 +81,13 @@ static void exchange(sn_comm *c, int to, const void *send, size_t sends, int fro
         sn_futex_wake(&out->full);
     }
     if (in) {
-        sn_wait_while(&in->full, 0, SPINS);
+        sn_wait_while(&in->full, 0, g->spins);
         assert(in->bytes == receives);
         memcpy(receive, in->data, receives);
         atomic_store(&in->full, 0);
         sn_futex_wake(&in->full);
     }
-    if (out) sn_wait_while(&out->full, 1, SPINS);
+    if (out) sn_wait_while(&out->full, 1, g->spins);
 }
 
 static void release(group *g) {
@@ -104,11 +106,12 @@ static void release(group *g) {
 
 static sn_comm *find_group(sn_comm *c, const int *ranks, int n);
 
-static group *make(int n, const int *members) {
+static group *make(int n, const int *members, bool crowded) {
     group *g = sn_alloc_zero(1, sizeof *g);
     if (!g) return NULL;
     pthread_mutex_init(&g->lock, NULL);
     g->size = n;
+    g->spins = crowded ? 0 : SPINS;
     g->pointers = sn_alloc_zero((size_t)n, sizeof *g->pointers);
     g->boxes = sn_alloc_zero((size_t)n * (size_t)n, sizeof *g->boxes);
     g->comms = sn_alloc_zero((size_t)n, sizeof *g->comms);
@@ -119,7 +122,7 @@ static group *make(int n, const int *members) {
     }
     if (members) memcpy(g->members, members, (size_t)n * sizeof *members);
     for (int r = 0; r < n; r++)
-        g->comms[r] = (sn_comm){.rank = r, .size = n, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .exchange = exchange,
+        g->comms[r] = (sn_comm){.rank = r, .size = n, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .exchange = exchange, .crowded = crowded,
                                 .group = find_group, .state = g};
     return g;
 }
@@ -131,7 +134,7 @@ static sn_comm *find_group(sn_comm *c, const int *ranks, int n) {
     assert(mine < n);
     pthread_mutex_lock(&g->lock);
     for (k = g->child; k && (k->size != n || memcmp(k->members, ranks, (size_t)n * sizeof *ranks)); k = k->next) {}
-    if (!k && (k = make(n, ranks))) {
+    if (!k && (k = make(n, ranks, c->crowded))) {
         k->next = g->child;
         g->child = k;
     }
@@ -140,7 +143,7 @@ static sn_comm *find_group(sn_comm *c, const int *ranks, int n) {
 }
 
 sn_status sn_comm_threads_new(int n, sn_comm **comms) {
-    group *g = make(n, NULL);
+    group *g = make(n, NULL, n > sn_cpu_count());
     *comms = g ? g->comms : NULL;
     return g ? SN_OK : sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %d ranks", n);
 }

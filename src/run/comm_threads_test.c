@@ -55,7 +55,7 @@ static void groups(void **state) {
 
 static void meshes(void **state) {
     (void)state;
-    const sn_mesh m = {{2, 3, 1, 2, 1}};
+    const sn_mesh m = {{1, 2, 3, 1, 2, 1}};
     assert_int_equal(sn_mesh_ranks(&m), 12);
     for (int r = 0; r < 12; r++) {
         int at[] = {sn_mesh_index(&m, r, SN_MESH_DP), sn_mesh_index(&m, r, SN_MESH_TP), sn_mesh_index(&m, r, SN_MESH_PP)};

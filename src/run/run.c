@@ -12,6 +12,8 @@
 #include "base/system.h"
 #include "program/files.h"
 
+enum { SPINS = 2000 };
+
 typedef struct queue {
     sn_run *run;
     int index;
@@ -24,6 +26,7 @@ struct sn_run {
     const sn_plan *plan;
     sn_device device;
     sn_comm *comms[SN_MESH_AXES]; /* over each axis of the mesh; NULL: alone there */
+    int spins; /* looks at what is waited for before a thread sleeps */
     uint64_t sent; /* by collectives of programs; the communication queue counts */
     sn_team *team;
     char *base[SN_TIER_COUNT];
@@ -44,8 +47,8 @@ struct sn_run {
     char failure[512];
 };
 
-static void wait_until(atomic_uint *word, unsigned least) {
-    for (int i = 0; i < 2000; i++) {
+static void wait_until(const sn_run *run, atomic_uint *word, unsigned least) {
+    for (int i = 0; i < run->spins; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) >= least) return;
         __builtin_ia32_pause();
     }
@@ -112,7 +115,7 @@ static void walk(sn_run *run, int q) {
         const sn_instr *in = &p->instrs[k];
         if (in->queue != q) continue;
         for (int r = 0; r < SN_QUEUE_COUNT; r++)
-            if (in->wait[r]) wait_until(&run->event[r], in->wait[r]);
+            if (in->wait[r]) wait_until(run, &run->event[r], in->wait[r]);
         double start = run->profile ? sn_now() : 0;
         if (sn_in_turn(in->turns, run->turn) && (q == SN_QUEUE_COMM || atomic_load(&run->failed) == SN_OK)) execute(run, in, run->slot, 0);
         if (run->profile) run->seconds[run->program_index][k] = sn_now() - start;
@@ -152,7 +155,7 @@ static void count_ended(transfers *t, bool wait) {
 static void wait_beside(transfers *t, int other, uint32_t least) {
     atomic_uint *event = &t->run->event[other];
     while (t->ended < t->started && atomic_load_explicit(event, memory_order_acquire) < least) count_ended(t, true);
-    wait_until(event, least);
+    wait_until(t->run, event, least);
 }
 
 /* As walk, with several instructions under way. */
@@ -180,7 +183,7 @@ static void *queue_main(void *arg) {
     queue *q = arg;
     sn_run *run = q->run;
     for (unsigned round = 1;; round++) {
-        wait_until(&q->go, round);
+        wait_until(run, &q->go, round);
         if (atomic_load(&run->stop)) return NULL;
         sn_alloc_forbid(true);
         if (q->index == SN_QUEUE_IO) walk_transfers(run);
@@ -240,6 +243,7 @@ sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *com
     run->plan = plan;
     run->device = *device;
     sn_status s = check_kernels(plan);
+    run->spins = comm && comm->crowded ? 0 : SPINS;
     if (s == SN_OK && device->map) s = open_comms(run, comm);
     if (s == SN_OK && device->map) s = sn_files_open(plan->files, plan->n_files, &run->files);
     if (s == SN_OK && device->map) s = sn_disk_open(plan->disk_folder, plan->arena_bytes[SN_TIER_DISK], &run->files.disk);
@@ -285,7 +289,7 @@ sn_status sn_run_program(sn_run *run, int index, int slot) {
     bool before = sn_alloc_forbid(true);
     walk(run, SN_QUEUE_COMPUTE);
     sn_alloc_forbid(before);
-    if (others) wait_until(&run->idle, others);
+    if (others) wait_until(run, &run->idle, others);
     sn_status s = (sn_status)atomic_load(&run->failed);
     return s == SN_OK ? SN_OK : sn_fail(s, "program %s: %s", run->program->name, run->failure);
 }

@@ -30,10 +30,19 @@ compare 3 --zero-stage 2 --optimizer adamw_8bit --num-train-epochs 1
 compare 2 --zero-stage 3 --optimizer muon --num-train-epochs 1
 compare 3 --zero-stage 3 --zero-gather-dtype int8 --num-train-epochs 1
 compare 4 --zero-stage 2 --gradient-sync step --gradient-accumulation-steps 3 --num-train-epochs 1
+compare 4 --zero-stage 3 --nodes 2 --zero-partition node --gradient-sync step --gradient-accumulation-steps 2 --num-train-epochs 1
 OMPI_MCA_btl=self,tcp compare 3 --zero-stage 3 --num-train-epochs 1
 compare 3 --zero-stage 1 --precision fp16 --recompute all --num-train-epochs 1
 compare 2 --context-parallel-size 2 --num-train-epochs 1 --eval-fraction 0.2
 compare 4 --context-parallel-size 2 --zero-stage 3 --packing --num-train-epochs 1
+for more in '' '--pipeline-schedule gpipe --recompute all' '--lora --lora-dropout 0.1'; do # a stage a process
+  # shellcheck disable=SC2086
+  compare 2 --pipeline-parallel-size 2 --gradient-accumulation-steps 4 --eval-fraction 0.2 --num-train-epochs 2 $more
+  within_plan "$work/processes"
+done
+compare 4 --pipeline-parallel-size 2 --zero-stage 2 --gradient-accumulation-steps 2 --num-train-epochs 1
+within_plan "$work/processes"
+compare 4 --pipeline-parallel-size 2 --context-parallel-size 2 --gradient-accumulation-steps 2 --num-train-epochs 1
 
 # ---- resume: stopped in the middle by one rank, then on to the end ----
 last='a rank that is asked to stop'

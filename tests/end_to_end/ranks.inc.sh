@@ -38,6 +38,15 @@ same() { # folder, folder: everything that was learnt
   done
   [ "$files" -ge 3 ] || fail "$last: $files files to compare"
 }
+# What a run used and what all its ranks did, within what was planned.
+number() { sed -n 's/.*"'"$2"'": \([0-9]*\).*/\1/p' "$1/summary.json"; }
+within_plan() {
+  local what peak planned
+  for what in '' _of_all_ranks; do
+    peak=$(number "$1" "peak_bytes$what") planned=$(number "$1" "planned_bytes$what")
+    [ "${peak:-0}" -gt 0 ] && [ "$peak" -le "${planned:-0}" ] || fail "$last: peak_bytes$what ${peak:-?}, planned ${planned:-?}"
+  done
+}
 await() { for _ in $(seq 200); do [ -s "$1" ] && return 0; sleep 0.1; done; fail "$last: $1 does not come"; return 1; }
 
 # 13 rows: on 4 ranks the last step of an epoch has ranks without a row.

@@ -22,12 +22,47 @@ compare 3 --zero-stage 2 --num-train-epochs 1
 compare 4 --zero-stage 3 --num-train-epochs 2
 compare 4 --context-parallel-size 2 --packing --num-train-epochs 1
 compare 4 --zero-stage 3 --gradient-accumulation-steps 4 --precision bf16 --eval-fraction 0.2 --packing --num-train-epochs 3
+compare 4 --zero-stage 3 --nodes 2 --zero-partition node --gradient-accumulation-steps 2 --num-train-epochs 1
 compare 2 --zero-stage 3 --zero-gather-dtype int8 --gradient-sync step --gradient-accumulation-steps 2 --num-train-epochs 1
+for more in '' '--lora --lora-dropout 0.1'; do # a stage a process
+  # shellcheck disable=SC2086
+  compare 2 --pipeline-parallel-size 2 --gradient-accumulation-steps 4 --eval-fraction 0.2 --num-train-epochs 2 $more
+  within_plan "$work/processes"
+done
+compare 4 --pipeline-parallel-size 2 --zero-stage 2 --gradient-accumulation-steps 2 --num-train-epochs 1
+within_plan "$work/processes"
 last='4 ranks as 2 x 2' # rows and columns of the mesh talk apart; every process plans its own rank
 rm -rf "$work/threads" "$work/processes"
 "$snug" $(train) --out "$work/threads" --thread-ranks 4 --context-parallel-size 2 --zero-stage 1 --num-train-epochs 1 >"$out" 2>"$err" </dev/null || fail "$last: threads"
 ranks 4 "$snug" $(train) --out "$work/processes" --context-parallel-size 2 --zero-stage 1 --num-train-epochs 1 || fail "$last: processes"
 same "$work/threads" "$work/processes"
+
+# ---- machines by their names: ranks find out which of them share a node ----
+named() { # file of hostnames by rank, options...: 4 ranks
+  local hosts=$1 r; shift
+  port=$((port + 1)) launched=
+  : >"$out"; : >"$err"
+  for r in 0 1 2 3; do
+    RANK=$r WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port unshare --uts sh -c 'hostname "$0" && exec "$@"' "$(echo "$hosts" | cut -d' ' -f$((r + 1)))" \
+      "$snug" $(train) --out "$work/processes" --num-train-epochs 1 "$@" >>"$out" 2>>"$err" </dev/null &
+    launched="$launched $!"
+  done
+  landed
+}
+last='two names of two ranks each'
+if unshare --uts hostname nobody 2>/dev/null; then
+  rm -rf "$work/threads" "$work/processes"
+  node='--zero-stage 3 --zero-partition node --eval-fraction 0.2'
+  "$snug" $(train) --out "$work/threads" --num-train-epochs 1 --thread-ranks 4 --nodes 2 $node >"$out" 2>"$err" </dev/null || fail "$last: threads"
+  named 'a a b b' $node || fail "$last: processes"
+  same "$work/threads" "$work/processes"
+  last='nodes of 3 ranks and of 1'
+  named 'a a a b' $node && fail "$last: status 0"
+  warns 'zero_partition is node, but the nodes do not all have the same number of ranks'
+  last='nodes by turns'
+  named 'a b a b' $node && fail "$last: status 0"
+  warns 'zero_partition is node, but the nodes do not all have the same number of ranks'
+else skip "$last: no namespaces for names"; fi
 
 # ---- a rank that dies, that is stuck, that differs, that does not come ----
 last='kill -9 of a rank'

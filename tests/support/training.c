@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "engine/export.h"
+#include "io/safetensors.h"
 
 static char root[400];
 static int warnings;
@@ -117,6 +118,27 @@ void training_digest(const char *path, char hex[65]) {
     sn_sha256_add(&h, data, size);
     sn_sha256_end(&h, hex);
     sn_free(data);
+}
+
+void training_near(const char *one, const char *other, double within) {
+    sn_st a, b;
+    assert_ok(sn_st_open(one, &a));
+    assert_ok(sn_st_open(other, &b));
+    assert_true(a.tensor_count == b.tensor_count && a.tensor_count > 0);
+    for (size_t i = 0; i < a.tensor_count; i++) {
+        const sn_st_tensor *x = &a.tensors[i], *y = sn_st_find(&b, x->name);
+        assert_true(y && x->bytes == y->bytes && x->dtype == SN_F32);
+        float *p = sn_alloc((size_t)x->bytes), *q = sn_alloc((size_t)x->bytes);
+        assert_true(p && q);
+        assert_ok(sn_st_read(&a, x, 0, p, (size_t)x->bytes));
+        assert_ok(sn_st_read(&b, y, 0, q, (size_t)x->bytes));
+        double error = test_error(q, p, (size_t)x->bytes / sizeof(float));
+        if (!(error <= within)) fail_msg("%s and %s: %s differs by %g", one, other, x->name, error);
+        sn_free(p);
+        sn_free(q);
+    }
+    sn_st_close(&a);
+    sn_st_close(&b);
 }
 
 void training_altered(const char *model, const char *folder, const char *name, void (*fn)(float *x, int64_t n)) {

@@ -36,6 +36,9 @@ void training_run(const char *model, const char *options, const char *data, cons
 /* SHA-256 of a file. */
 void training_digest(const char *path, char hex[65]);
 
+/* Fails unless two safetensors files hold the same tensors, all in f32, within |a - b| / (1 + |b|). */
+void training_near(const char *one, const char *other, double within);
+
 /* A copy of the model whose weight `name` was changed by fn, as a folder. */
 void training_altered(const char *model, const char *folder, const char *name, void (*fn)(float *x, int64_t n));
 

@@ -193,6 +193,22 @@ static void shards_keep_their_bits(void **state) {
     op_free_call(&part);
 }
 
+/* Scales that lie in rows as their blocks do. */
+static void blocks_in_rows(void **state) {
+    (void)state;
+    enum { ROWS = 3, BLOCKS = 2 };
+    sn_call flat = call(SN_F32, SN_F32, SN_F32, ROWS * BLOCKS * SN_DYNAMIC_BLOCK), rows = call(SN_F32, SN_F32, SN_F32, ROWS * BLOCKS * SN_DYNAMIC_BLOCK);
+    for (int k = 0; k < 6; k++) rows.in[k].shape = sn_shape_of(ROWS, k == 3 || k == 5 ? BLOCKS : BLOCKS * SN_DYNAMIC_BLOCK);
+    op_prepare(&sn_op_adamw_8bit, &rows, rows.n_in);
+    op_run(&sn_op_adamw_8bit, &flat);
+    op_run(&sn_op_adamw_8bit, &rows);
+    for (int k = 0; k < 6; k++) assert_memory_equal(rows.in[k].data, flat.in[k].data, sn_tensor_bytes(&flat.in[k]));
+    rows.in[3].shape = sn_shape_of(BLOCKS, ROWS);
+    op_refused(&sn_op_adamw_8bit, &rows, rows.n_in, "m_max must be [6], found [2,3]");
+    op_free_call(&flat);
+    op_free_call(&rows);
+}
+
 static void refuses(void **state) {
     (void)state;
     sn_call c = call(SN_F32, SN_F32, SN_F32, 300);
@@ -215,6 +231,7 @@ int main(void) {
         cmocka_unit_test(extremes),
         cmocka_unit_test(not_applied),
         cmocka_unit_test(shards_keep_their_bits),
+        cmocka_unit_test(blocks_in_rows),
         cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
