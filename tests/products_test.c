@@ -1,9 +1,12 @@
 /* Products of parallelism: whatever of tensor, pipeline, context and data parallelism is combined, losses, gradient norms, weights and
  * moments are those of one rank, to f32's rounding; of full training, adapters, adapters on quantised weights; with shards of ZeRO,
  * accumulation, recomputation, other tiers. What one pair does alone stands in the tests of each. */
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "support/training.h"
 #include "support/world.h"
 
@@ -175,6 +178,11 @@ static void activations_elsewhere(void **state) {
         {4, "", "offload_activations=host tp=2 cp=2 sequence_parallel=on"},
         {8, TWICE, "offload_activations=host offload_optimizer=host offload_gradients=host tp=2 pp=2 zero_stage=3"}};
     CHECK_ON("cpu-split", hosts, true);
+    static const product sent[] = {
+        {4, LORA TWICE, "offload_activations=host tp=2 zero_stage=1 sequence_parallel=on"}, /* columns of one, rows of the other */
+        {4, TWICE, "tp=2 pp=2 sequence_parallel=on"}};                                      /* inputs are brought to a stage */
+    sn_model_config config = tiny_gpt2();
+    for (int i = 0; i < 2; i++) compare(&config, "cpu-split", &sent[i], 1e-5);
 #define AWAY "offload_activations=disk offload_dir=products_test_disk "
     static const product disks[] = {
         {2, TWICE, AWAY "cp=2"},
@@ -220,6 +228,71 @@ static void other_rules(void **state) {
                                     {8, TWICE "optimizer=adafactor", "pp=2 cp=2 zero_stage=3"},
                                     {8, TWICE "optimizer=sgd momentum=0.9", "tp=2 cp=2 zero_stage=2 sequence_parallel=on"}};
     CHECK(cases, false);
+}
+
+/* ---- Whatever chance brings together ---- */
+
+/* One of n, by counter. */
+static int one_of(uint32_t *at, int n) { return (int)(sn_philox(11, 0, 0, (*at)++, 0, 0).v[0] % (uint32_t)n); }
+
+static void add(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(char *text, const char *format, ...) {
+    const size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, 400 - n, format, args);
+    va_end(args);
+}
+
+/* Draws axes, training, recomputation, ZeRO, homes. *device: where ranks run. */
+static sn_model_config draw(uint32_t *at, product *p, char both[400], char spread[400], const char **device) {
+    static const char *const trainings[] = {"", "", LORA, QLORA, "layerwise=on layerwise_steps=4 "};
+    static const char *const kept[] = {"light", "selective", "attention", "every:1", "all"}, *const homes[] = {"optimizer", "gradients",
+                                                                                                               "param", "activations"};
+    int tp, pp, cp, dp;
+    const bool gpt2 = !one_of(at, 4), turns = !one_of(at, 6);
+    do {
+        tp = 1 + one_of(at, gpt2 ? 2 : 3);
+        pp = turns ? 1 : 1 << one_of(at, 3);
+        cp = 1 + one_of(at, 2);
+        dp = 1 + one_of(at, 2);
+        p->ranks = tp * pp * cp * dp;
+    } while (p->ranks < 2 || p->ranks > WORLD_MOST);
+    const int micro = 1 << one_of(at, 3), training = turns ? 4 : one_of(at, gpt2 ? 3 : 4); /* GPT-2's rows are no whole blocks */
+    const bool turned = pp == 2 && micro > 1 && one_of(at, 2), released = micro == 1 && !one_of(at, 3);
+    *both = *spread = 0;
+    add(both, "%sgradient_accumulation_steps=%d ", trainings[training], micro);
+    if (!one_of(at, 3)) add(both, "weight_decay=0.1 ");
+    if (released) add(both, "max_grad_norm=0 ");
+    add(spread, "tp=%d pp=%d cp=%d zero_stage=%d recompute=%s ", tp, pp, cp, one_of(at, 4), one_of(at, 2) ? "none" : kept[one_of(at, 5)]);
+    if (tp > 1 && one_of(at, 2)) add(spread, "sequence_parallel=on ");
+    if (pp > 1 && !one_of(at, 4)) add(spread, "pipeline_schedule=gpipe ");
+    else if (turned) add(spread, "virtual_pipeline_size=2 ");
+    if (micro > 1 && dp > 1 && !one_of(at, 3)) add(spread, "gradient_sync=step ");
+    if (released) add(spread, "gradient_release=on ");
+    *device = one_of(at, 4) ? "cpu" : "cpu-split";
+    const int away = one_of(at, 2) ? 0 : one_of(at, 16);
+    for (int i = 0; i < 4; i++)
+        if (away >> i & 1) add(spread, "offload_%s=%s%s ", homes[i], strcmp(*device, "cpu") ? "host" : "disk", one_of(at, 2) ? "" : ":0.5");
+    if (away) add(spread, "offload_dir=products_test_disk ");
+    sn_model_config config = gpt2 ? tiny_gpt2() : llama(2, one_of(at, 2));
+    config.num_layers = pp > 2 || turned ? 4 : 2;
+    p->both = both;
+    p->spread = spread;
+    return config;
+}
+
+static void at_random(void **state) {
+    (void)state;
+    const int drawn = getenv("SNUG_TEST_FULL") ? 400 : 16;
+    uint32_t at = 0;
+    for (int i = 0; i < drawn; i++) {
+        char both[400], spread[400];
+        const char *device;
+        product p;
+        const sn_model_config config = draw(&at, &p, both, spread, &device);
+        compare(&config, device, &p, 1e-5);
+    }
 }
 
 /* ---- Whole runs ---- */
@@ -310,6 +383,7 @@ int main(void) {
                                        cmocka_unit_test(activations_elsewhere),
                                        cmocka_unit_test(in_turns_and_in_8_bits),
                                        cmocka_unit_test(released),
+                                       cmocka_unit_test(at_random),
                                        cmocka_unit_test(other_rules),
                                        cmocka_unit_test(resumed_as_another)};
     return cmocka_run_group_tests(tests, start, stop);

@@ -1,6 +1,8 @@
 /* Independent readers of a printed program. hazards: every two instructions on overlapping bytes, one of them writing,
  * are ordered by their queue or by a chain of events. walker: live bytes recomputed from the instructions alone: the
  * arena is at most 1.03 times their maximum and has no byte that no value covers. */
+#include <malloc.h>
+
 #include "support/program_check.h"
 #include "support/tiny.h"
 
@@ -29,7 +31,25 @@ static void programs_are_tight_and_ordered(void **state) {
             }
 }
 
+/* What the reserved line counts of graphs and lifetimes is all that they take, whatever the heap looks like when they are made. */
+static void no_room_is_kept_for_more(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++) {
+        sn_model_config config = tiny_llama();
+        tiny t;
+        tiny_open(&t, &config, recipes[i], "cpu", true);
+        assert_int_equal(t.job->cap_persistent, t.job->n_persistent);
+        for (int k = 0; k < t.job->n_graphs; k++) {
+            const sn_graph *g = t.job->graphs[k];
+            assert_true(g->cap_values == g->n_values && g->cap_nodes == g->n_nodes && g->cap_order == g->n_order);
+            const sn_planned *p = &t.plan->programs[k];
+            assert_true(malloc_usable_size(p->lives) < p->n_lives * sizeof *p->lives + 64);
+        }
+        tiny_close(&t);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(programs_are_tight_and_ordered)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(programs_are_tight_and_ordered), cmocka_unit_test(no_room_is_kept_for_more)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

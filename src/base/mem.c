@@ -110,3 +110,10 @@ sn_status sn_grow(void **items, size_t count, size_t *capacity, size_t item_size
     *capacity = want;
     return SN_OK;
 }
+
+void sn_shrink(void **items, size_t count, size_t *capacity, size_t item_size) {
+    void *p = *items && count && count < *capacity ? realloc(*items, count * item_size) : NULL;
+    if (!p) return;
+    *items = p;
+    *capacity = count;
+}

@@ -50,4 +50,8 @@ void sn_pool_free(sn_pool *p);
 sn_status sn_grow(void **items, size_t count, size_t *capacity, size_t item_size);
 #define SN_GROW(items, count, capacity) sn_grow((void **)&(items), (count), &(capacity), sizeof *(items))
 
+/* Gives back the room beyond `count` elements: SN_SHRINK(items, count, capacity). Where that cannot be, it stays. */
+void sn_shrink(void **items, size_t count, size_t *capacity, size_t item_size);
+#define SN_SHRINK(items, count, capacity) sn_shrink((void **)&(items), (count), &(capacity), sizeof *(items))
+
 #endif

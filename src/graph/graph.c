@@ -56,6 +56,16 @@ size_t sn_job_bytes(const sn_job *job) {
     return sum;
 }
 
+void sn_job_settle(sn_job *job) {
+    SN_SHRINK(job->persistent, job->n_persistent, job->cap_persistent);
+    for (int i = 0; i < job->n_graphs; i++) {
+        sn_graph *g = job->graphs[i];
+        SN_SHRINK(g->values, g->n_values, g->cap_values);
+        SN_SHRINK(g->nodes, g->n_nodes, g->cap_nodes);
+        SN_SHRINK(g->order, g->n_order, g->cap_order);
+    }
+}
+
 sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role) {
     if (job->n_graphs == SN_MAX_PROGRAMS) {
         sn_fail(SN_ERR_INTERNAL, "a job holds at most %d programs", SN_MAX_PROGRAMS);

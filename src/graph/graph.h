@@ -210,7 +210,10 @@ typedef struct sn_job {
 sn_status sn_job_new(sn_job **out);
 void sn_job_free(sn_job *job);
 
-/* Bytes that the job's graphs and tables hold. */
+/* Gives back the room that graphs and tables have for more. */
+void sn_job_settle(sn_job *job);
+
+/* Bytes that the job's graphs and tables hold; after sn_job_settle all that they take. */
 size_t sn_job_bytes(const sn_job *job);
 
 /* Adds an empty program; name is copied. NULL with the error set when it cannot. */

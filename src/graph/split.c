@@ -140,9 +140,12 @@ static bool is_there(const work *w, int which) {
     return (which < w->n->n_in ? w->n->in[which].value : w->n->out[which - w->n->n_in]) != SN_NONE;
 }
 
-/* How much a shard weighs that an operand has: what rests so stays so, and rows can be gathered, columns cannot. */
+/* How much a shard weighs that an operand has: what rests so stays so (but for activations between forward and backward), and rows can be
+ * gathered, columns cannot. */
 static int weight_of(const work *w, int which, const sn_split_axis *x) {
-    if (which >= w->n->n_in || w->g->values[w->n->in[which].value].persistent != SN_NONE) return 3;
+    if (which >= w->n->n_in) return 3;
+    const sn_pid p = w->g->values[w->n->in[which].value].persistent;
+    if (p != SN_NONE && w->g->job->persistent[p].class_of != SN_CLASS_ACTIVATIONS) return 3;
     return x->dim ? 2 : 1;
 }
 

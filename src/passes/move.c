@@ -110,6 +110,8 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
     out->slice_at = at.slice_at;
     out->slice_n = at.slice_n;
     out->form = SN_DTYPE_COUNT;
+    for (int a = 0; out->has_split && a < SN_MESH_AXES; a++) /* what was brought is where the node is */
+        if (g->values[at.value].result.axis[a].kind == SN_AT && out->split.axis[a].kind == SN_WHOLE) out->split.axis[a] = g->values[at.value].result.axis[a];
     return SN_OK;
 }
 

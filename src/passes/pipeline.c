@@ -98,6 +98,7 @@ sn_status sn_passes_run(sn_job *job, const sn_options *recipe, const sn_cluster 
         }
         if (stop_after && !strcmp(stop_after, p->name)) break;
     }
+    sn_job_settle(job);
     return SN_OK;
 }
 

@@ -46,7 +46,8 @@ static sn_status take_calls(const sn_plan *plan, sn_course *out) {
             const sn_instr *in = &p->instrs[i];
             if (in->queue != SN_QUEUE_COMM) continue;
             call *c = &out->calls[out->n_calls++];
-            *c = (call){in->op, in->name, p->name, {0}, *whole_side(in), number++, in->pair, in->from, in->to, in->axis, in->n_in, in->n_out};
+            *c = (call){in->op,   in->name, p->name, {0},      *whole_side(in), number++,
+                        in->pair, in->from, in->to,  in->axis, in->n_in,        in->n_out};
             memcpy(c->attrs, in->attrs.i, sizeof in->attrs.i);
         }
     }
@@ -100,7 +101,8 @@ static bool same_call(const call *a, const call *b) {
 
 static const call *head_of(const sn_course *r) { return r->at < r->n_calls ? &r->calls[r->at] : NULL; }
 
-/* Whether a rank has a part in what another is about to do: both stand on one line along the axis, and it is for all of that or these two. */
+/* Whether a rank has a part in what another is about to do: both stand on one line along the axis, and it is for all of that or these two.
+ */
 static bool takes_part(const sn_mesh *mesh, const call *c, int rank, int other) {
     int index = sn_mesh_index(mesh, other, c->axis);
     return sn_mesh_neighbour(mesh, rank, c->axis, index) == other && (!c->pair || c->from == index || c->to == index);
@@ -130,7 +132,8 @@ static sn_status refuse(const sn_course *a, const sn_course *b) {
     if (a->rank > b->rank) return refuse(b, a);
     if (x && y && strcmp(x->program, y->program)) y = NULL;
     const call *first = x ? x : y;
-    return sn_fail(SN_ERR_PLAN, "ranks %d and %d would wait for each other for ever in program %s: its collective %d is %s on rank %d and %s on rank %d",
+    return sn_fail(SN_ERR_PLAN,
+                   "ranks %d and %d would wait for each other for ever in program %s: its collective %d is %s on rank %d and %s on rank %d",
                    a->rank, b->rank, first->program, first->number, text_of(x, one), a->rank, text_of(y, other), b->rank);
 }
 

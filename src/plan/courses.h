@@ -9,7 +9,7 @@
 typedef struct sn_course {
     int rank;
     struct sn_call_made *calls;
-    size_t n_calls, at; /* at: of the call that it is about to make */
+    size_t n_calls, at;    /* at: of the call that it is about to make */
     struct sn_pace *paces; /* NULL: time is not followed */
     size_t n_paces, at_pace;
     double *spans; /* by program: seconds of a run, with what the rank waits for others */
@@ -20,8 +20,8 @@ typedef struct sn_course {
 sn_status sn_course_of(const sn_plan *plan, const struct sn_rates *rates, sn_course *out);
 void sn_course_free(sn_course *c); /* also a zeroed one */
 
-/* Lets all go on as far as they can: each makes a call when all that have a part in it are about to. SN_ERR_PLAN where some then still wait:
- * names two ranks, the program, both instructions and what differs. */
+/* Lets all go on as far as they can: each makes a call when all that have a part in it are about to. SN_ERR_PLAN where some then still
+ * wait: names two ranks, the program, both instructions and what differs. */
 sn_status sn_courses_follow(const sn_mesh *mesh, sn_course *ranks, size_t n);
 
 /* After that, of courses with rates: seconds of a run of the program on the rank that takes longest. */

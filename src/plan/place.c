@@ -85,7 +85,8 @@ static void insert(uint32_t *list, size_t *n, const sn_block *blocks, uint32_t i
 
 static void shelf_add(shelf *s, const sn_block *blocks, uint32_t index) {
     insert(s->placed, &s->n_placed, blocks, index);
-    for (uint32_t w = blocks[index].first / WINDOW; w <= blocks[index].last / WINDOW; w++) insert(s->windows + s->begin[w], &s->count[w], blocks, index);
+    for (uint32_t w = blocks[index].first / WINDOW; w <= blocks[index].last / WINDOW; w++)
+        insert(s->windows + s->begin[w], &s->count[w], blocks, index);
 }
 
 static bool meet(const sn_block *a, const sn_block *b) {

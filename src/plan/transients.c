@@ -127,8 +127,9 @@ sn_status sn_plan_place_transients(planner *p) {
             else set_scratch(prog, l);
         }
     }
-    p->out->n_lives = n_lives;
     sn_free(blocks);
+    SN_SHRINK(p->out->lives, n_lives, most);
+    p->out->n_lives = n_lives;
     return s;
 }
 
