@@ -247,8 +247,9 @@ static bool is_last_of_several(const sn_shape *s, const sn_split_axis *x) {
 
 bool sn_split_of_runs(const sn_shape *shape, const sn_split_axis *x, int ranks, int64_t run, sn_split_axis *out) {
     int64_t inner = 1;
-    *out = x->kind == SN_SHARD ? (sn_split_axis){.kind = SN_WHOLE} : *x;
+    *out = *x;
     if (x->kind != SN_SHARD) return true;
+    *out = (sn_split_axis){.kind = SN_WHOLE};
     if (sn_is_flat(x) || x->at == SN_DEAL_FOLDED) return false;
     for (int d = x->dim + 1; d < shape->rank; d++) inner *= shape->d[d];
     const int64_t n = x->at == SN_DEAL_THIRDS ? shape->d[x->dim] / 3 : shape->d[x->dim], share = share_of(n, x, ranks);
