@@ -1,10 +1,11 @@
 /* How much of the communication hides behind computing: ranks that are threads, over a comm that sleeps before each call.
  *
- *   overlap_bench [steps, default 6] [milliseconds a call, default: so many that communication takes as long as computing]
+ *   overlap_bench [steps, default 6] [milliseconds a call, default: three of them, by the job]
  *
- * A line for each job: calls of the comm by a rank in a step, milliseconds of each, seconds of a step without delays (computing), the sum
- * of a rank's delays (communication), then a step with them, where nothing runs ahead or behind and as it is by default, and each over the
- * larger of the two: 1 would be a perfect overlap, 2 none where both are alike. Of steps the best counts. */
+ * A line for each job and delay: calls of the comm by a rank in a step, milliseconds of each, seconds of a step without delays (computing),
+ * the sum of a rank's delays (communication), then a step with them, where nothing runs ahead or behind and as it is by default, and each
+ * over the larger of the two: 1 would be a perfect overlap, 2 none where both are alike. By default delays are such that communication
+ * takes a quarter of the time of computing, half of it, and as long. Of steps the best counts. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,10 +214,14 @@ static void run_rank(void *context, int64_t r, int member) {
 
 /* ---- Its steps ---- */
 
+enum { DELAYS = 3 };
+
+static const double parts[DELAYS] = {0.25, 0.5, 1};
+
 typedef struct times {
-    double compute, communication, step; /* seconds */
-    long calls;                          /* in a step, by the rank that calls most */
-    double each, mebibytes;
+    double compute, mebibytes;                                /* seconds without delays; of a rank's device arena */
+    long calls;                                               /* in a step, by the rank that calls most */
+    double each[DELAYS], communication[DELAYS], step[DELAYS]; /* seconds */
 } times;
 
 /* Seconds of the best step. */
@@ -231,8 +236,8 @@ static double time_steps(job *j, int steps, double each) {
     return best;
 }
 
-/* each: seconds of a call; 0: of this job, so many that communication takes as long as computing. */
-static times measure(const struct work *w, const char *ahead, int steps, double each) {
+/* each: seconds of a call, by delay; 0: as long as the part of this job's computing says. */
+static times measure(const struct work *w, const char *ahead, int steps, const double each[DELAYS]) {
     job j;
     times t = {0};
     open_job(&j, w, ahead);
@@ -240,27 +245,31 @@ static times measure(const struct work *w, const char *ahead, int steps, double 
     t.compute = time_steps(&j, steps, 0);
     for (int r = 0; r < w->ranks; r++)
         if (ranks[r].delays.calls / steps > t.calls) t.calls = ranks[r].delays.calls / steps;
-    t.each = each > 0 ? each : t.compute / (double)t.calls;
-    t.step = time_steps(&j, steps, t.each);
-    for (int r = 0; r < w->ranks; r++)
-        if (ranks[r].delays.slept / steps > t.communication) t.communication = ranks[r].delays.slept / steps;
+    for (int d = 0; d < DELAYS; d++) {
+        t.each[d] = each[d] > 0 ? each[d] : parts[d] * t.compute / (double)t.calls;
+        t.step[d] = time_steps(&j, steps, t.each[d]);
+        for (int r = 0; r < w->ranks; r++)
+            if (ranks[r].delays.slept / steps > t.communication[d]) t.communication[d] = ranks[r].delays.slept / steps;
+    }
     t.mebibytes = (double)j.plans[0]->arena_bytes[SN_TIER_DEVICE] / 1048576;
     close_job(&j);
     return t;
 }
 
-static double ratio(const times *t) { return t->step / (t->compute > t->communication ? t->compute : t->communication); }
+static double ratio(const times *t, int d) { return t->step[d] / (t->compute > t->communication[d] ? t->compute : t->communication[d]); }
 
 int main(int argc, char **argv) {
     const int steps = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 6;
-    const double each = argc > 2 ? atof(argv[2]) / 1000 : 0;
+    const double each[DELAYS] = {argc > 2 ? atof(argv[2]) / 1000 : 0};
     printf(
         "| job | calls | ms each | compute s | communication s | step s, --overlap-comm 0 | ratio | step s | ratio | MiB a rank, more |\n"
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
     for (size_t k = 0; k < sizeof works / sizeof works[0]; k++) {
-        const times on = measure(&works[k], "1", steps, each), off = measure(&works[k], "0", steps, on.each);
-        printf("| %s | %ld | %.2f | %.3f | %.3f | %.3f | %.2f | %.3f | %.2f | %.1f |\n", works[k].name, on.calls, 1000 * on.each,
-               on.compute, on.communication, off.step, ratio(&off), on.step, ratio(&on), on.mebibytes - off.mebibytes);
+        times on = measure(&works[k], "1", steps, each), off = measure(&works[k], "0", steps, on.each);
+        on.compute = off.compute = on.compute < off.compute ? on.compute : off.compute; /* the same kernels on the same shapes */
+        for (int d = 0; d < (argc > 2 ? 1 : DELAYS); d++)
+            printf("| %s | %ld | %.2f | %.3f | %.3f | %.3f | %.2f | %.3f | %.2f | %.1f |\n", works[k].name, on.calls, 1000 * on.each[d],
+                   on.compute, on.communication[d], off.step[d], ratio(&off, d), on.step[d], ratio(&on, d), on.mebibytes - off.mebibytes);
         fflush(stdout);
     }
     return 0;

@@ -284,7 +284,7 @@ static sn_model_config draw(uint32_t *at, product *p, char both[400], char sprea
 
 static void at_random(void **state) {
     (void)state;
-    const int drawn = getenv("SNUG_TEST_FULL") ? 400 : 16;
+    const int drawn = getenv("SNUG_TEST_FULL") ? 400 : 10;
     uint32_t at = 0;
     for (int i = 0; i < drawn; i++) {
         char both[400], spread[400];

@@ -133,7 +133,7 @@ static double instruction_seconds(const sn_instr *in, const sn_rates *rates, con
     switch (in->queue) {
     case SN_QUEUE_COMM:
         bytes = share * bytes_sent(in, mesh->size[in->axis]);
-        seconds = rates->ring > 0 ? bytes / sn_ring_rate(rates, mesh, in->axis) : share * in->bytes / rates->bytes_per_s;
+        seconds = share * rates->latency + (rates->ring > 0 ? bytes / sn_ring_rate(rates, mesh, in->axis) : share * in->bytes / rates->bytes_per_s);
         t->sent += bytes;
         t->node_sent += bytes * sn_rings_between(rates, mesh, in->axis);
         t->communication += seconds;

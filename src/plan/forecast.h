@@ -44,6 +44,7 @@ typedef struct sn_profile {
 typedef struct sn_rates {
     double f32_flops, bf16_flops; /* a second; bf16's count where an instruction multiplies bf16 by bf16, 0: there is no such unit */
     double bytes_per_s;           /* of memory */
+    double latency;               /* seconds that a collective takes beside its bytes */
     double ring;                  /* bytes/s that pass a rank in a ring; 0: collectives are copies in memory */
     double network;               /* bytes/s out of a whole node */
     int node_ranks;               /* ranks of a node; 0: all are on one */
