@@ -137,6 +137,7 @@ static void the_roofline(void **state) {
     assert_true(sn_ring_rate(&near, &flat, SN_MESH_DP) == 450e9 && sn_ring_rate(&two, &flat, SN_MESH_DP) == 400e9);
     assert_true(sn_ring_rate(&cards, &flat, SN_MESH_DP) == 12.5e9 && sn_rings_between(&cards, &flat, SN_MESH_DP) == 1);
     /* Rings inside a node have its link, those of all its ranks to another node each a part of its adapters. */
+    assert_true(near.disk_read == 7e9 / 16 && two.disk_read == 7e9 / 8 && two.disk_write == 5e9 / 8);
     assert_true(sn_ring_rate(&two, &mesh, SN_MESH_TP) == 450e9 && sn_ring_rate(&two, &mesh, SN_MESH_DP) == 450e9);
     assert_true(sn_ring_rate(&two, &mesh, SN_MESH_REPLICA) == 50e9 && sn_rings_between(&two, &mesh, SN_MESH_REPLICA) == 8);
     const sn_mesh across = {{1, 8, 2, 1, 1, 1}}; /* a ring of every second rank: two leave a node */

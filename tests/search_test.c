@@ -85,6 +85,25 @@ static void each_tier_to_the_byte(void **state) {
     }
 }
 
+/* Of a planned machine only what was stated limits the disk; of this one what is free, too. */
+static void another_machine_has_another_disk(void **state) {
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        char options[256];
+        sn_model m;
+        sn_session s;
+        snprintf(options, sizeof options, "memory=device=1GiB,disk=1TiB offload_dir=. %s", other ? "device_shape=h100-80g" : "");
+        sn_options *o = tiny_recipe(options);
+        assert_ok(sn_model_open("gpt2", &m));
+        assert_ok(sn_train_plan(&m, o, NULL, NULL, &s));
+        sn_limits l = sn_limits_of(&s, o);
+        assert_true(l.most[SN_HOLD_DISK] == 1ull << 40 && (l.disk_free == UINT64_MAX) == other);
+        sn_session_close(&s);
+        sn_options_close(o);
+        sn_model_close(&m);
+    }
+}
+
 /* ---- The search ---- */
 
 static void look(const char *model, const char *options, sn_choice_kind most, bool exhaustive, sn_search *out) {
@@ -240,7 +259,8 @@ static void the_nearest_points_count_most(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_tier_to_the_byte),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(another_machine_has_another_disk),
+                                       cmocka_unit_test(each_tier_to_the_byte),
                                        cmocka_unit_test(what_is_passed_over_cannot_win),
                                        cmocka_unit_test(how_many_plans),
                                        cmocka_unit_test(disk_where_only_disk_has_room),

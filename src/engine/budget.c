@@ -40,7 +40,7 @@ sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe) {
     l.stated[SN_HOLD_DEVICE] = s->accelerator || b.bare != UINT64_MAX || b.device != UINT64_MAX;
     bool named = b.bare == UINT64_MAX && b.device != UINT64_MAX;
     l.whole = !addresses && s->device.shape.kind == SN_DEVICE_CPU && !s->accelerator && !named;
-    l.disk_free = free_below(sn_passes_folder(recipe, NULL));
+    l.disk_free = s->accelerator || s->whole_cluster ? UINT64_MAX : free_below(sn_passes_folder(recipe, NULL)); /* another machine's disk is not this one */
     if (!strcmp(s->device.shape.name, "null")) l = (sn_limits){.most = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, .disk_free = UINT64_MAX, .sharing = l.sharing};
     return l;
 }

@@ -29,8 +29,13 @@ const sn_accelerator *sn_accelerator_find(const char *name) {
     return NULL;
 }
 
+/* Of a node's disk, which its ranks share: what sheets of NVMe drives with four lanes of PCIe 4.0 say. */
+#define NODE_DISK_READ 7e9
+#define NODE_DISK_WRITE 5e9
+
 sn_rates sn_accelerator_rates(const sn_accelerator *a, int ranks, int nodes) {
-    return (sn_rates){.f32_flops = a->f32_flops, .bf16_flops = a->bf16_flops, .bytes_per_s = a->bytes_per_s, .ring = a->link, .host = a->host,
+    const int sharing = ranks > nodes ? ranks / nodes : 1;
+    return (sn_rates){.disk_read = NODE_DISK_READ / sharing, .disk_write = NODE_DISK_WRITE / sharing, .f32_flops = a->f32_flops, .bf16_flops = a->bf16_flops, .bytes_per_s = a->bytes_per_s, .ring = a->link, .host = a->host,
                       .network = a->network, .node_ranks = nodes > 1 ? ranks / nodes : 0};
 }
 

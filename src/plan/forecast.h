@@ -67,7 +67,7 @@ double sn_roofline_seconds(const sn_instr *in, const sn_rates *rates);
  * same op where there is none; 1 without any. */
 double sn_profile_factor(const sn_profile *p, const sn_instr *in, double work, double intensity);
 
-/* Of an accelerator's ranks, spread over nodes. */
+/* Of an accelerator's ranks, spread over nodes (at least 1), each with one NVMe drive. */
 sn_rates sn_accelerator_rates(const sn_accelerator *a, int ranks, int nodes);
 
 /* Rings along an axis of the mesh that leave a node side by side; 0: they stay inside. */
