@@ -30,8 +30,7 @@ static void open_cluster(tiny *t, const sn_model_config *config, const char *opt
     *t = (tiny){.config = *config, .recipe = tiny_recipe(options)};
     assert_ok(sn_device_find("null", 1, &t->device));
     t->cluster.addresses = t->device.shape.addresses;
-    for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
-    t->cluster.mesh.size[SN_MESH_DP] = ranks;
+    t->cluster.mesh = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = ranks}});
     sn_training_shape shape = {.tokens = 16 * ranks, .evaluate = true};
     assert_ok(sn_job_for_training(config, NULL, &shape, t->recipe, &t->cluster, NULL, &t->job));
 }

@@ -52,8 +52,7 @@ static void check_row(sn_model *m, const char *options, const sn_compared *row) 
 static size_t offered(const sn_options *recipe, int ranks) {
     size_t n = 0;
     sn_cluster c = {.addresses = 3};
-    for (int a = 0; a < SN_MESH_AXES; a++) c.mesh.size[a] = 1;
-    c.mesh.size[SN_MESH_DP] = ranks;
+    c.mesh = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = ranks}});
     for (size_t i = 0; i < sn_n_passes; i++)
         for (size_t k = 0; k < sn_passes[i]->n_choices; k++) n += !sn_passes[i]->offers || sn_passes[i]->offers(recipe, &c, &sn_passes[i]->choices[k]);
     return n;
@@ -132,7 +131,8 @@ static void the_roofline(void **state) {
     (void)state;
     const sn_accelerator *h100 = sn_accelerator_find("h100-80g"), *card = sn_accelerator_find("rtx4090-24g");
     assert_true(h100 && card && !sn_accelerator_find("h100") && !sn_accelerator_find("") && !sn_accelerator_find(NULL));
-    const sn_mesh mesh = {{2, 4, 2, 1, 1, 1}}, flat = {{1, 16, 1, 1, 1, 1}};
+    const sn_mesh mesh = sn_mesh_of((sn_mesh){.size = {[SN_MESH_REPLICA] = 2, [SN_MESH_DP] = 4, [SN_MESH_TP] = 2}});
+    const sn_mesh flat = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 16}});
     const sn_rates near = sn_accelerator_rates(h100, 16, 1), two = sn_accelerator_rates(h100, 16, 2), cards = sn_accelerator_rates(card, 16, 2);
     assert_true(sn_ring_rate(&near, &flat, SN_MESH_DP) == 450e9 && sn_ring_rate(&two, &flat, SN_MESH_DP) == 400e9);
     assert_true(sn_ring_rate(&cards, &flat, SN_MESH_DP) == 12.5e9 && sn_rings_between(&cards, &flat, SN_MESH_DP) == 1);
@@ -140,9 +140,14 @@ static void the_roofline(void **state) {
     assert_true(near.disk_read == 7e9 / 16 && two.disk_read == 7e9 / 8 && two.disk_write == 5e9 / 8);
     assert_true(sn_ring_rate(&two, &mesh, SN_MESH_TP) == 450e9 && sn_ring_rate(&two, &mesh, SN_MESH_DP) == 450e9);
     assert_true(sn_ring_rate(&two, &mesh, SN_MESH_REPLICA) == 50e9 && sn_rings_between(&two, &mesh, SN_MESH_REPLICA) == 8);
-    const sn_mesh across = {{1, 8, 2, 1, 1, 1}}; /* a ring of every second rank: two leave a node */
+    const sn_mesh across = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 8, [SN_MESH_TP] = 2}}); /* a ring of every second rank: two leave a node */
     assert_true(sn_ring_rate(&two, &across, SN_MESH_DP) == 200e9 && sn_rings_between(&two, &across, SN_MESH_DP) == 2);
     assert_int_equal(sn_rings_between(&near, &across, SN_MESH_DP), 0);
+    const sn_mesh stages = sn_mesh_of((sn_mesh){.size = {[SN_MESH_TP] = 8, [SN_MESH_PP] = 2}}); /* a stage a node */
+    assert_true(sn_rings_between(&two, &stages, SN_MESH_TP) == 0 && sn_ring_rate(&two, &stages, SN_MESH_TP) == 450e9);
+    assert_true(sn_rings_between(&two, &stages, SN_MESH_PP) == 8 && sn_ring_rate(&two, &stages, SN_MESH_PP) == 50e9);
+    assert_int_equal(sn_mesh_neighbour(&stages, 0, SN_MESH_TP, 1), 1);
+    assert_int_equal(sn_mesh_neighbour(&stages, 0, SN_MESH_PP, 1), 8);
     const sn_option_group *group = &sn_cluster_options;
     for (size_t i = 0; i < group->count; i++) /* every word of the option is in the table */
         for (const char *at = group->options[i].choices; at && *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
@@ -161,7 +166,7 @@ static void the_roofline(void **state) {
                          {.op = "all_gather", .in = &shard, .n_in = 1, .out = &whole, .n_out = 1, .bytes = 8000, .queue = SN_QUEUE_COMM, .axis = SN_MESH_DP}};
     sn_program p = {.instrs = instrs, .count = 5};
     sn_rates rates = {.f32_flops = 1e3, .bf16_flops = 2e3, .bytes_per_s = 1e3, .ring = 1e3, .host = 100};
-    const sn_mesh four = {{1, 4, 1, 1, 1, 1}}, one = {{1, 1, 1, 1, 1, 1}};
+    const sn_mesh four = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 4}}), one = sn_mesh_alone();
     sn_program_time t;
     assert_ok(sn_program_estimate(&p, &rates, &four, NULL, &t));
     assert_true(t.compute == 2 + 4 + 3 && t.io == 0.5 && t.sent == 3000 && t.communication == 3 && t.span == 9);

@@ -209,7 +209,7 @@ static void tokens_are_dealt_evenly(void **state) {
     enum { TOKENS = 96 };
     for (int dp = 1; dp <= 2; dp++)
         for (int cp = 2; cp <= 4; cp++) {
-            const sn_mesh mesh = {.size = {1, dp, 1, cp, 1, 1}};
+            const sn_mesh mesh = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = dp, [SN_MESH_CP] = cp}});
             const int rows = TOKENS / dp, n = rows / cp, run = rows / (2 * cp);
             sn_split split = {0};
             bool seen[TOKENS] = {false};

@@ -127,7 +127,7 @@ static void open_alone(tiny *t, const sn_model_config *config, const char *optio
     *t = (tiny){.config = *config, .tokens = 48, .recipe = tiny_recipe(options)};
     assert_ok(sn_device_find("cpu", 1, &t->device));
     t->cluster.addresses = t->device.shape.addresses;
-    for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
+    t->cluster.mesh = sn_mesh_alone();
     sn_model_shape shape = {.tokens = t->tokens};
     assert_ok(sn_job_new(&t->job));
     assert_ok(sn_model_build(sn_job_add_graph(t->job, "step", SN_ROLE_TRAIN), config, &shape, NULL));

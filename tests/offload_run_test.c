@@ -101,7 +101,7 @@ static void no_room(void **state) {
     signal(SIGXFSZ, SIG_IGN);
     t.recipe = tiny_recipe(options);
     assert_ok(sn_device_find("cpu", 1, &t.device));
-    t.cluster = (sn_cluster){.addresses = t.device.shape.addresses, .mesh = {{1, 1, 1, 1, 1, 1}}};
+    t.cluster = (sn_cluster){.addresses = t.device.shape.addresses, .mesh = sn_mesh_alone()};
     sn_training_shape shape = {.tokens = 48};
     assert_ok(sn_job_for_training(&config, NULL, &shape, t.recipe, &t.cluster, NULL, &t.job));
     sn_plan_request request = {.device = t.device.shape, .reuse = true};

@@ -202,7 +202,7 @@ static void refused(const char *options, const char *device, sn_status want, con
     sn_model_config config = tiny_llama();
     sn_device d;
     sn_job *job;
-    sn_cluster cluster = {.addresses = 0, .mesh = {{1, 1, 1, 1, 1, 1}}};
+    sn_cluster cluster = {.addresses = 0, .mesh = sn_mesh_alone()};
     assert_ok(sn_device_find(device, 1, &d));
     cluster.addresses = d.shape.addresses;
     sn_training_shape shape = {.tokens = 48};

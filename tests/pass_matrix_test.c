@@ -234,7 +234,7 @@ static void illegal_pairs_are_refused(void **state) {
         sn_options *recipe = tiny_recipe(cases[i].options);
         sn_cluster cluster = {.addresses = sn_device_null.shape.addresses};
         sn_job *job = NULL;
-        for (int a = 0; a < SN_MESH_AXES; a++) cluster.mesh.size[a] = 1;
+        cluster.mesh = sn_mesh_alone();
         sn_training_shape shape = {.tokens = 8};
         sn_status s = sn_job_for_training(&config, NULL, &shape, recipe, &cluster, NULL, &job);
         if (s == SN_OK) fail_msg("'%s' was accepted", cases[i].options);
@@ -265,7 +265,7 @@ static void entries_hold_together(void **state) {
         for (size_t k = 0; k < p->n_choices; k++) {
             sn_options *alone = tiny_recipe("");
             const char *key, *value;
-            const sn_cluster cluster = {.addresses = 1, .mesh = {{1, 2, 1, 1, 1, 1}}};
+            const sn_cluster cluster = {.addresses = 1, .mesh = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 2}})};
             bool offered = sn_choice_applies(p, alone, &cluster, &p->choices[k]);
             for (size_t j = 0; sn_choice_setting(&p->choices[k], j, &key, &value); j++) {
                 own_option(p, key);

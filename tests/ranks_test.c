@@ -30,8 +30,7 @@ static void open_world(world *w, const sn_model_config *model, int ranks, int ac
     assert_ok(sn_options_set(w->recipe, "recompute", recompute, SN_FROM_COMMAND_LINE, "test"));
     assert_ok(sn_device_find("cpu", 1, &w->device));
     w->cluster.addresses = w->device.shape.addresses;
-    for (int i = 0; i < SN_MESH_AXES; i++) w->cluster.mesh.size[i] = 1;
-    w->cluster.mesh.size[SN_MESH_DP] = ranks;
+    w->cluster.mesh = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = ranks}});
     sn_training_shape shape = {.tokens = ROWS * LENGTH / accumulation};
     assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &w->cluster, NULL, &w->job));
     sn_plan_request request = {.device = w->device.shape, .reuse = true};

@@ -230,7 +230,7 @@ static void queues_by_hand(void **state) {
     };
     sn_program p = {.instrs = instrs, .count = 5};
     sn_rates rates = {.f32_flops = 1, .bytes_per_s = 1, .disk_read = 1, .disk_write = 1};
-    const sn_mesh one = {{1, 1, 1, 1, 1, 1}};
+    const sn_mesh one = sn_mesh_alone();
     sn_program_time t;
     double seconds[5];
     assert_ok(sn_program_estimate(&p, &rates, &one, seconds, &t));

@@ -148,7 +148,7 @@ static sn_status measure_case(const prober *p, size_t i) {
 }
 
 static bool makes_form(const sn_pass *p, size_t k, const sn_options *recipe) {
-    static const sn_cluster alone = {.addresses = 1, .mesh = {{1, 1, 1, 1, 1, 1}}};
+    const sn_cluster alone = {.addresses = 1, .mesh = sn_mesh_alone()};
     return p->choices[k].kind == SN_CHOICE_LOSSY && sn_choice_applies(p, recipe, &alone, &p->choices[k]);
 }
 

@@ -7,7 +7,7 @@
 #include "plan/cluster.h"
 
 static const sn_option cluster_options[] = {
-    {.key = "ranks", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "data-parallel ranks of a job that is only planned",
+    {.key = "ranks", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "ranks of a job that is only planned, nested: stages of a pipeline, data-, context-, tensor-parallel ones",
      .has_least = true, .least = 1, .has_most = true, .most = 1024}, /* what the reductions take */
     {.key = "nodes", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "machines over which the ranks are spread; of a run: found out unless it is given", .has_least = true, .least = 1},
     {.key = "device_shape", .often = true, .kind = SN_OPTION_CHOICE, .choices = "a100-40g,a100-80g,h100-80g,h200-141g,l40s-48g,rtx4090-24g",
@@ -38,7 +38,7 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
     if (!threads) threads = sn_cpu_count() / ranks > 0 ? sn_cpu_count() / ranks : 1;
     SN_TRY(sn_device_find(sn_options_string(recipe, "device"), (int)threads, &s->device));
     s->cluster.addresses = s->device.shape.addresses;
-    for (int a = 0; a < SN_MESH_AXES; a++) s->cluster.mesh.size[a] = 1;
+    s->cluster.mesh = sn_mesh_alone();
     s->cluster.processes = false;
     s->ranks = (int)ranks;
     return SN_OK;

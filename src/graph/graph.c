@@ -18,7 +18,7 @@ static sn_status no_memory(void) { return sn_fail(SN_ERR_NO_MEMORY, "cannot allo
 sn_status sn_job_new(sn_job **out) {
     *out = sn_alloc_zero(1, sizeof **out);
     if (!*out) return no_memory();
-    for (int i = 0; i < SN_MESH_AXES; i++) (*out)->mesh.size[i] = 1;
+    (*out)->mesh = sn_mesh_alone();
     return SN_OK;
 }
 

@@ -5,9 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Mesh axes in nesting order, the outermost first. Rows of a batch are spread over the first two: what data-parallel ranks share out between
- * them, they share out along SN_MESH_DP; along SN_MESH_REPLICA each holds what the others do. */
-typedef enum sn_mesh_axis { SN_MESH_REPLICA, SN_MESH_DP, SN_MESH_TP, SN_MESH_CP, SN_MESH_PP, SN_MESH_EP, SN_MESH_AXES } sn_mesh_axis;
+/* Mesh axes in nesting order, the outermost first: ranks that differ along the innermost alone are neighbours, and share a node. The more often
+ * ranks talk along an axis, and the more they say, the further in it lies (Narayanan et al. 2021, arXiv 2104.04473). Rows of a batch are spread
+ * over two: what data-parallel ranks share out between them, they share out along SN_MESH_DP; along SN_MESH_REPLICA each holds what the others
+ * do. */
+typedef enum sn_mesh_axis { SN_MESH_PP, SN_MESH_REPLICA, SN_MESH_DP, SN_MESH_CP, SN_MESH_TP, SN_MESH_EP, SN_MESH_AXES } sn_mesh_axis;
 
 typedef struct sn_mesh {
     int size[SN_MESH_AXES]; /* 1 where unused */
@@ -48,6 +50,14 @@ typedef struct sn_split {
     sn_split_axis axis[SN_MESH_AXES];
 } sn_split;
 
+/* The same with 1 for each size that is not given. */
+static inline sn_mesh sn_mesh_of(sn_mesh given) {
+    for (int a = 0; a < SN_MESH_AXES; a++) given.size[a] = given.size[a] ? given.size[a] : 1;
+    return given;
+}
+
+static inline sn_mesh sn_mesh_alone(void) { return sn_mesh_of((sn_mesh){.size = {0}}); }
+
 /* Where a rank stands on one axis of the mesh, the axes nested with the first outermost. */
 static inline int sn_mesh_index(const sn_mesh *m, int rank, int axis) {
     for (int a = SN_MESH_AXES - 1; a > axis; a--) rank /= m->size[a];
@@ -64,6 +74,15 @@ static inline int sn_mesh_ranks(const sn_mesh *m) {
 static inline int sn_mesh_data_ranks(const sn_mesh *m) { return m->size[SN_MESH_REPLICA] * m->size[SN_MESH_DP]; }
 static inline int sn_mesh_data_index(const sn_mesh *m, int rank) {
     return sn_mesh_index(m, rank, SN_MESH_REPLICA) * m->size[SN_MESH_DP] + sn_mesh_index(m, rank, SN_MESH_DP);
+}
+
+/* Of ranks spread over so many nodes, as many on each and in order: over how many of them those lie that share their place on the axes around the
+ * data-parallel ones. 1 too where several such lots lie on one node; 0: some node has parts of two, or nobody knows the nodes. */
+static inline int sn_mesh_data_nodes(const sn_mesh *m, int nodes) {
+    int lots = 1;
+    for (int a = 0; a < SN_MESH_REPLICA; a++) lots *= m->size[a];
+    if (nodes < 1) return 0;
+    return nodes % lots == 0 ? nodes / lots : lots % nodes == 0 ? 1 : 0;
 }
 
 /* The rank that stands where `rank` does but for `axis`, where it stands at `index`. */

@@ -26,7 +26,7 @@ static const sn_option options[] = {{.key = "context_parallel_size",
                                      .kind = SN_OPTION_INT,
                                      .default_text = "1",
                                      .metavar = "N",
-                                     .help = "ranks that share the tokens of their rows; keys and values go round"}};
+                                     .help = "ranks that share the tokens of their rows; keys and values go round; laid out around tensor-parallel ones"}};
 
 typedef struct ring {
     sn_graph *g;

@@ -139,14 +139,17 @@ static bool is_small(const sn_value *v) {
     return sn_shape_bytes(&v->shape, v->dtype, &bytes) && bytes <= SMALL_SUM;
 }
 
-/* The innermost axis first: what is summed inside a node is less for the axes around it. Of a sum over several axes that is to be whole, each
+/* What is on another rank is sent first, as small as it is: the rest is done where it is used. Then the innermost axis first: what is summed
+ * inside a node is less for the axes around it. Of a sum over several axes that is to be whole, each
  * sums the shards of the one inside it, and all are gathered at the end. A small one is made whole axis by axis: others may be summed
  * together with it. */
 sn_status sn_move_split(mover *m, sn_nid id, sn_use *at, const sn_split *to) {
     const bool small = is_small(&m->g->values[at->value]);
     int summed[SN_MESH_AXES], n = 0;
-    for (int a = SN_MESH_AXES - 1; a >= 0; a--) {
+    for (int i = 0; i < 2 * SN_MESH_AXES; i++) {
+        const int a = SN_MESH_AXES - 1 - i % SN_MESH_AXES;
         const sn_split_axis from = m->g->values[at->value].result.axis[a];
+        if ((from.kind == SN_AT) != (i < SN_MESH_AXES)) continue;
         if (m->g->job->mesh.size[a] <= 1 || sn_axis_equal(&from, &to->axis[a])) continue;
         if (!small && from.kind == SN_PARTIAL && to->axis[a].kind == SN_WHOLE) {
             at->value = sum_over_ranks(m, at->value, a, comm_shard);

@@ -56,9 +56,9 @@ typedef struct sn_pass {
     sn_option_group options; /* may be empty */
     const char *mesh_key;    /* the option that says how many ranks lie along mesh_axis; NULL: no axis is its own */
     sn_mesh_axis mesh_axis;
-    /* How many times all is there that the data-parallel ranks (so many, on so many nodes) share out between them: the size of
+    /* How many times all is there that the data-parallel ranks of a mesh on so many nodes (0: unknown) share out between them: the size of
      * SN_MESH_REPLICA, which divides them. NULL: once. */
-    sn_status (*replicas)(const sn_options *recipe, int ranks, int nodes, int *n);
+    sn_status (*replicas)(const sn_options *recipe, const sn_mesh *mesh, int nodes, int *n);
     const sn_inference_option *inference;
     size_t n_inference;
     /* The search takes at most one of the choices, from what saves least to what saves most; none where the recipe has decided. */

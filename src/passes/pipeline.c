@@ -47,7 +47,7 @@ bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_clus
 
 sn_status sn_passes_mesh(const sn_options *recipe, int ranks, int nodes, sn_mesh *mesh) {
     int64_t left = ranks;
-    for (int a = 0; a < SN_MESH_AXES; a++) mesh->size[a] = 1;
+    *mesh = sn_mesh_alone();
     for (size_t i = 0; i < sn_n_passes; i++) {
         const sn_pass *p = sn_passes[i];
         if (!p->mesh_key) continue;
@@ -58,14 +58,14 @@ sn_status sn_passes_mesh(const sn_options *recipe, int ranks, int nodes, sn_mesh
         mesh->size[p->mesh_axis] = (int)n;
         left /= n;
     }
+    mesh->size[SN_MESH_DP] = (int)left;
     for (size_t i = 0; i < sn_n_passes; i++) {
         int n = 1;
         if (!sn_passes[i]->replicas) continue;
-        SN_TRY(sn_passes[i]->replicas(recipe, (int)left, nodes, &n));
+        SN_TRY(sn_passes[i]->replicas(recipe, mesh, nodes, &n));
         mesh->size[SN_MESH_REPLICA] *= n;
-        left /= n;
+        mesh->size[SN_MESH_DP] /= n;
     }
-    mesh->size[SN_MESH_DP] = (int)left;
     return SN_OK;
 }
 

@@ -148,7 +148,8 @@ static void gather_in_blocks(sn_graph *g) {
     }
 }
 
-static sn_status replicas(const sn_options *recipe, int ranks, int nodes, int *n) {
+static sn_status replicas(const sn_options *recipe, const sn_mesh *mesh, int nodes, int *n) {
+    const int ranks = sn_mesh_data_ranks(mesh), spread = sn_mesh_data_nodes(mesh, nodes);
     const char *text = sn_options_string(recipe, "zero_partition");
     const bool node = !strcmp(text, "node");
     char *end;
@@ -157,10 +158,12 @@ static sn_status replicas(const sn_options *recipe, int ranks, int nodes, int *n
     if (!strcmp(text, "all") || !strcmp(text, "-1")) return SN_OK; /* -1: DeepSpeed's word for it */
     if (node && nodes < 1)
         return sn_fail(SN_ERR_USAGE, "zero_partition is node, but the nodes do not all have the same number of ranks, one after the other (nodes says how many there are)");
-    if (node && ranks % nodes)
+    if (node && !spread)
+        return sn_fail(SN_ERR_USAGE, "zero_partition is node, but of %d nodes some would have parts of two sets of %d data-parallel ranks", nodes, ranks);
+    if (node && ranks % spread)
         return sn_fail(SN_ERR_USAGE, "zero_partition is node, but %d data-parallel rank%s cannot be spread evenly over %d nodes", ranks,
-                       ranks == 1 ? "" : "s", nodes);
-    if (node) size = ranks / nodes;
+                       ranks == 1 ? "" : "s", spread);
+    if (node) size = ranks / spread;
     else if (end == text || *end || size < 1 || size > ranks || ranks % size)
         return sn_fail(SN_ERR_USAGE, "zero_partition is '%s', wanted all, node or a number that divides the %d data-parallel ranks", text, ranks);
     if (size == 1 && ranks > 1)
@@ -203,7 +206,7 @@ static const sn_choice choices[] = {
 
 /* One rank alone has nothing to share, one node no other. */
 static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {
-    const int ranks = sn_mesh_data_ranks(&cluster->mesh), nodes = cluster->nodes;
+    const int ranks = sn_mesh_data_ranks(&cluster->mesh), nodes = sn_mesh_data_nodes(&cluster->mesh, cluster->nodes);
     if (!choice->also[0]) return ranks > 1;
     return nodes > 1 && ranks % nodes == 0 && ranks > nodes && !sn_options_given(recipe, "zero_partition");
 }

@@ -55,14 +55,14 @@ static void groups(void **state) {
 
 static void meshes(void **state) {
     (void)state;
-    const sn_mesh m = {{1, 2, 3, 1, 2, 1}};
+    const sn_mesh m = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 2, [SN_MESH_TP] = 3, [SN_MESH_PP] = 2}});
     assert_int_equal(sn_mesh_ranks(&m), 12);
     for (int r = 0; r < 12; r++) {
         int at[] = {sn_mesh_index(&m, r, SN_MESH_DP), sn_mesh_index(&m, r, SN_MESH_TP), sn_mesh_index(&m, r, SN_MESH_PP)};
-        assert_int_equal((at[0] * 3 + at[1]) * 2 + at[2], r);
+        assert_int_equal((at[2] * 2 + at[0]) * 3 + at[1], r);
         assert_int_equal(sn_mesh_neighbour(&m, r, SN_MESH_TP, at[1]), r);
-        assert_int_equal(sn_mesh_neighbour(&m, r, SN_MESH_TP, 2), (at[0] * 3 + 2) * 2 + at[2]);
-        assert_int_equal(sn_mesh_neighbour(&m, r, SN_MESH_DP, 1 - at[0]), ((1 - at[0]) * 3 + at[1]) * 2 + at[2]);
+        assert_int_equal(sn_mesh_neighbour(&m, r, SN_MESH_TP, 2), (at[2] * 2 + at[0]) * 3 + 2);
+        assert_int_equal(sn_mesh_neighbour(&m, r, SN_MESH_DP, 1 - at[0]), (at[2] * 2 + 1 - at[0]) * 3 + at[1]);
     }
 }
 

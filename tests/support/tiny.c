@@ -56,7 +56,7 @@ static void open_run(tiny *t, const sn_model_config *config, const sn_parameters
     int threads = (int)sn_options_int(t->recipe, "threads");
     assert_ok(sn_device_find(device, threads ? threads : 2, &t->device));
     t->cluster.addresses = t->device.shape.addresses;
-    for (int i = 0; i < SN_MESH_AXES; i++) t->cluster.mesh.size[i] = 1;
+    t->cluster.mesh = sn_mesh_alone();
     sn_training_shape shape = {.tokens = t->tokens, .evaluate = true};
     assert_ok(sn_job_for_training(config, parameters, &shape, t->recipe, &t->cluster, NULL, &t->job));
     sn_plan_request request = {.device = t->device.shape, .reuse = reuse};
