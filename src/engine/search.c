@@ -187,7 +187,7 @@ static sn_status add_program(const sn_session *s, int k, const sn_rates *rates, 
     }
     sn_free(seconds);
     SN_TRY(status);
-    f->span += times * (p->span > t.span ? p->span : t.span);
+    f->span += times * sn_planned_span(p, &t);
     f->io += times * t.io;
     f->comm += times * t.communication;
     return activations_of(s->job->graphs[k], p, &f->activations);
@@ -328,7 +328,7 @@ static sn_status measure(work *w, candidate *c) {
     bool legal = status == SN_OK && sn_passes_check(x.recipe) == SN_OK, fits = false;
     if (legal) {
         uint64_t most = w->limits->most[SN_HOLD_DEVICE];
-        sn_status planned = sn_train_plan_within(w->model, x.recipe, w->session->world, most == UINT64_MAX ? 0 : most, &s);
+        sn_status planned = sn_train_plan_within(w->model, x.recipe, w->session->world, most == UINT64_MAX ? 0 : most, &w->rates, &s);
         legal = planned == SN_OK;
         if (planned == SN_ERR_NO_MEMORY) status = planned;
     }

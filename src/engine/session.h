@@ -58,7 +58,6 @@ sn_status sn_session_plan_within(sn_session *s, uint64_t most, const sn_rates *r
 /* Whether some ranks hold values that others do not, as stages of a pipeline do. */
 bool sn_session_ranks_differ(const sn_session *s);
 
-
 /* Maps the arenas and loads the weights (and the adapter, when a folder is given). */
 sn_status sn_session_open(sn_session *s, const sn_options *recipe, const char *adapter, sn_comm *comm);
 

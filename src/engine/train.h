@@ -40,8 +40,9 @@ sn_status sn_train(sn_model *model, const sn_options *recipe, const char *data, 
 /* Plans what sn_train would run, without data. world (may be NULL) must outlive the session. */
 sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, sn_session *s);
 
-/* The same for a search: most (0: none): bytes of a device arena from which on the plan is of no use and may stay rough (plan/plan.h). */
-sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, sn_session *s);
+/* The same for a search: most (0: none): bytes of a device arena from which on the plan is of no use and may stay rough (plan/plan.h). rates: what
+ * sn_train_rates found for this machine. */
+sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, const sn_rates *rates, sn_session *s);
 
 /* Rates for estimates: the recipe's device_shape, else what `snug probe` measured here; *measured false: neither is known and they are guesses. Fails
  * for want of memory only. */

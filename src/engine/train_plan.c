@@ -84,22 +84,29 @@ sn_status sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates
     return SN_OK;
 }
 
-static sn_status plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, uint64_t most, sn_session *s) {
+/* By rates, known or looked up, where ranks may wait for one another. */
+static sn_status plan_within(sn_session *s, const sn_options *recipe, uint64_t most, const sn_rates *known) {
     sn_rates rates;
     bool measured;
+    if (!s->whole_cluster && !sn_session_ranks_differ(s)) return sn_session_plan_within(s, most, NULL);
+    if (known) rates = *known;
+    else SN_TRY(sn_train_rates(s, recipe, &rates, &measured));
+    rates.rows = rows_of(recipe);
+    return sn_session_plan_within(s, most, &rates);
+}
+
+static sn_status plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, uint64_t most, const sn_rates *known,
+                      sn_session *s) {
     sn_status status = plan_training(s, model, recipe, world, stop_after);
-    const bool waits = status == SN_OK && !stop_after && (s->whole_cluster || sn_session_ranks_differ(s));
-    if (waits) status = sn_train_rates(s, recipe, &rates, &measured);
-    if (waits) rates.rows = rows_of(recipe);
-    if (status == SN_OK && !stop_after) status = sn_session_plan_within(s, most, waits ? &rates : NULL);
+    if (status == SN_OK && !stop_after) status = plan_within(s, recipe, most, known);
     if (status != SN_OK) sn_session_close(s);
     return status;
 }
 
 sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, sn_session *s) {
-    return plan(model, recipe, world, stop_after, 0, s);
+    return plan(model, recipe, world, stop_after, 0, NULL, s);
 }
 
-sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, sn_session *s) {
-    return plan(model, recipe, world, NULL, most, s);
+sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, const sn_rates *rates, sn_session *s) {
+    return plan(model, recipe, world, NULL, most, rates, s);
 }

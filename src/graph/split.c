@@ -176,7 +176,7 @@ static char choose_letter(const work *w, int *from, sn_split_axis *shard) {
 
 /* The same shard along a dimension of another extent: heads of a query and their keys. An extent of one a rank is one each. */
 static sn_status scale_shard(const work *w, int from, const sn_split_axis *shard, int to, int dim, sn_split_axis *out) {
-    int64_t one = shape_of(w, from)->d[shard->dim], other = shape_of(w, to)->d[dim], unit = shard->unit > 0 ? shard->unit : 1, scaled;
+    int64_t one = shape_of(w, from)->d[shard->dim], other = shape_of(w, to)->d[dim], unit = sn_unit_of(shard), scaled;
     *out = *shard;
     out->dim = (uint8_t)dim;
     if (one == other) return SN_OK;
@@ -235,12 +235,6 @@ static sn_status check_blocks(const work *w, int which, const sn_split_axis *x) 
     return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d columns would cut the blocks of %s", w->g->name, sn_ops[w->n->op]->name, w->n->name, x->unit, sn_dtype_name(form));
 }
 
-/* Elements of a rank's share of a dimension (a third of it, where three matrices lie beside each other). */
-static int64_t share_of(int64_t n, const sn_split_axis *x, int ranks) {
-    const int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit;
-    return (units + ranks - 1) / ranks * unit;
-}
-
 static bool is_last_of_several(const sn_shape *s, const sn_split_axis *x) {
     return x->kind == SN_SHARD && !sn_is_flat(x) && s->rank > 1 && x->dim == s->rank - 1;
 }
@@ -252,7 +246,7 @@ bool sn_split_of_runs(const sn_shape *shape, const sn_split_axis *x, int ranks, 
     *out = (sn_split_axis){.kind = SN_WHOLE};
     if (sn_is_flat(x) || x->at == SN_DEAL_FOLDED) return false;
     for (int d = x->dim + 1; d < shape->rank; d++) inner *= shape->d[d];
-    const int64_t n = x->at == SN_DEAL_THIRDS ? shape->d[x->dim] / 3 : shape->d[x->dim], share = share_of(n, x, ranks);
+    const int64_t n = x->at == SN_DEAL_THIRDS ? shape->d[x->dim] / 3 : shape->d[x->dim], share = sn_full_share(n, x, ranks);
     const bool last = is_last_of_several(shape, x);
     if ((!last && x->dim) || share * inner % run || ((last || x->at == SN_DEAL_THIRDS) && n * inner % run)) return false;
     *out = (sn_split_axis){.kind = SN_SHARD, .dim = x->dim, .at = x->at, .unit = (int32_t)(share * inner / run)};
@@ -405,7 +399,7 @@ int64_t sn_split_place(const sn_split *s, const sn_mesh *m, int rank, int dim, i
     for (int a = SN_MESH_AXES - 1; a >= 0; a--) {
         const sn_split_axis *x = &s->axis[a];
         if (x->kind != SN_SHARD || x->dim != dim) continue;
-        int64_t index = sn_mesh_index(m, rank, a), unit = x->unit > 0 ? x->unit : 1, turn = local / unit;
+        int64_t index = sn_mesh_index(m, rank, a), unit = sn_unit_of(x), turn = local / unit;
         if (x->at == SN_DEAL_FOLDED) local = (turn * m->size[a] + (turn % 2 ? m->size[a] - 1 - index : index)) * unit + local % unit;
         else local += index * shares[a];
     }

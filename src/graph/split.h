@@ -85,11 +85,16 @@ static inline int sn_mesh_data_nodes(const sn_mesh *m, int nodes) {
     return nodes % lots == 0 ? nodes / lots : lots % nodes == 0 ? 1 : 0;
 }
 
-/* The rank that stands where `rank` does but for `axis`, where it stands at `index`. */
-static inline int sn_mesh_neighbour(const sn_mesh *m, int rank, int axis, int index) {
+/* Ranks from one to the next along an axis. */
+static inline int sn_mesh_stride(const sn_mesh *m, int axis) {
     int stride = 1;
     for (int a = axis + 1; a < SN_MESH_AXES; a++) stride *= m->size[a];
-    return rank + (index - sn_mesh_index(m, rank, axis)) * stride;
+    return stride;
+}
+
+/* The rank that stands where `rank` does but for `axis`, where it stands at `index`. */
+static inline int sn_mesh_neighbour(const sn_mesh *m, int rank, int axis, int index) {
+    return rank + (index - sn_mesh_index(m, rank, axis)) * sn_mesh_stride(m, axis);
 }
 
 /* Whether a rank holds something of what is spread so. */
@@ -100,6 +105,15 @@ static inline bool sn_split_holds(const sn_split *s, const sn_mesh *m, int rank)
 }
 
 static inline bool sn_is_flat(const sn_split_axis *x) { return x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT; }
+
+/* Elements, or rows, that stay together in a shard. */
+static inline int64_t sn_unit_of(const sn_split_axis *x) { return x->unit > 0 ? x->unit : 1; }
+
+/* Of n elements in such units, what each of so many ranks holds: ceil(units / ranks) of them; the last ones hold fewer. */
+static inline int64_t sn_full_share(int64_t n, const sn_split_axis *x, int ranks) {
+    const int64_t unit = sn_unit_of(x), units = (n + unit - 1) / unit;
+    return (units + ranks - 1) / ranks * unit;
+}
 
 /* Whether a rank's shard is a run of the bytes of the whole: a flat one, or one of rows. */
 static inline bool sn_is_run(const sn_split_axis *x) { return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0 && x->at == SN_DEAL_RUN); }

@@ -10,15 +10,12 @@ enum { COMM_UNIT = 64, SMALL_SUM = 64 << 10 /* bytes */ };
 
 static const sn_split_axis comm_shard = {.kind = SN_SHARD, .dim = SN_SPLIT_FLAT, .unit = COMM_UNIT};
 
-/* Elements, or rows, that stay together in a shard of this kind. */
-static int64_t unit_of(const sn_split_axis *x) { return x->unit > 0 ? x->unit : 1; }
-
 /* partial -> shard over an axis: every rank sums its shard in rank order. */
 static sn_vid sum_over_ranks(const mover *m, sn_vid v, int axis, sn_split_axis shard) {
     sn_graph *g = m->g;
     sn_attrs a = {0};
     a.i[SN_REDUCE_SCATTER_AXIS] = axis;
-    a.i[SN_REDUCE_SCATTER_UNIT] = unit_of(&shard);
+    a.i[SN_REDUCE_SCATTER_UNIT] = sn_unit_of(&shard);
     a.i[SN_REDUCE_SCATTER_ROWS] = !sn_is_flat(&shard);
     a.i[SN_REDUCE_SCATTER_RANKS] = g->job->mesh.size[axis];
     a.i[SN_REDUCE_SCATTER_COPIES] = m->cluster->processes;
@@ -30,7 +27,7 @@ static sn_vid sum_over_ranks(const mover *m, sn_vid v, int axis, sn_split_axis s
 
 static sn_attrs gather_attrs(int axis, const sn_split_axis *shard) {
     return (sn_attrs){
-        .i = {[SN_ALL_GATHER_AXIS] = axis, [SN_ALL_GATHER_UNIT] = unit_of(shard), [SN_ALL_GATHER_ROWS] = !sn_is_flat(shard)}};
+        .i = {[SN_ALL_GATHER_AXIS] = axis, [SN_ALL_GATHER_UNIT] = sn_unit_of(shard), [SN_ALL_GATHER_ROWS] = !sn_is_flat(shard)}};
 }
 
 /* shard -> whole over an axis. */

@@ -194,7 +194,7 @@ static void place_pair(const overlapper *o, item *x, uint32_t last, const size_t
  * another when backward has ended. `units`: the node that adds them up. */
 static void sum_squares_early(const overlapper *o, const sn_node *units, item *x, uint32_t last) {
     const sn_graph *g = o->g;
-    const sn_nid gather = g->values[units->in[sn_ops[units->op]->mutates & 1].value].producer;
+    const sn_nid gather = g->values[units->in[0].value].producer;
     if (gather == SN_NONE || g->nodes[gather].op != SN_OP_all_gather) return;
     const sn_nid squares = g->values[g->nodes[gather].in[0].value].producer;
     if (squares == SN_NONE || g->nodes[squares].op != SN_OP_sum_squares) return;

@@ -56,7 +56,7 @@ static void note_flat_of_cut(bounds *b, int64_t n, const sn_shape *shape, int cu
 
 /* All shares of a dimension are the same, whatever lies between. */
 static bool is_even(const bounds *b, const sn_shape *shape, const sn_split_axis *x) {
-    return extent_of(shape, x) % ((x->unit > 0 ? x->unit : 1) * (int64_t)sn_mesh_ranks(b->mesh)) == 0;
+    return extent_of(shape, x) % (sn_unit_of(x) * sn_mesh_ranks(b->mesh)) == 0;
 }
 
 static void note_all(bounds *b, int a) { memset(b->starts[a], true, (size_t)b->mesh->size[a]); }

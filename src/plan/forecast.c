@@ -35,19 +35,19 @@ const sn_accelerator *sn_accelerator_find(const char *name) {
 
 sn_rates sn_accelerator_rates(const sn_accelerator *a, int ranks, int nodes) {
     const int sharing = ranks > nodes ? ranks / nodes : 1;
-    return (sn_rates){.disk_read = NODE_DISK_READ / sharing, .disk_write = NODE_DISK_WRITE / sharing, .f32_flops = a->f32_flops, .bf16_flops = a->bf16_flops, .bytes_per_s = a->bytes_per_s, .ring = a->link, .host = a->host,
-                      .network = a->network, .node_ranks = nodes > 1 ? ranks / nodes : 0};
-}
-
-/* Ranks from one to the next along an axis. */
-static int stride_of(const sn_mesh *mesh, int axis) {
-    int stride = 1;
-    for (int a = axis + 1; a < SN_MESH_AXES; a++) stride *= mesh->size[a];
-    return stride;
+    return (sn_rates){.disk_read = NODE_DISK_READ / sharing,
+                      .disk_write = NODE_DISK_WRITE / sharing,
+                      .f32_flops = a->f32_flops,
+                      .bf16_flops = a->bf16_flops,
+                      .bytes_per_s = a->bytes_per_s,
+                      .ring = a->link,
+                      .host = a->host,
+                      .network = a->network,
+                      .node_ranks = nodes > 1 ? ranks / nodes : 0};
 }
 
 int sn_rings_between(const sn_rates *rates, const sn_mesh *mesh, int axis) {
-    const int stride = stride_of(mesh, axis);
+    const int stride = sn_mesh_stride(mesh, axis);
     if (rates->node_ranks < 1 || rates->node_ranks % (stride * mesh->size[axis]) == 0) return 0;
     return stride < rates->node_ranks ? stride : rates->node_ranks;
 }
@@ -56,7 +56,7 @@ int sn_rings_between(const sn_rates *rates, const sn_mesh *mesh, int axis) {
 double sn_ring_rate(const sn_rates *rates, const sn_mesh *mesh, int axis) {
     const int rings = sn_rings_between(rates, mesh, axis);
     const double between = rings ? rates->network / rings : rates->ring;
-    return between < rates->ring || stride_of(mesh, axis) >= rates->node_ranks ? between : rates->ring;
+    return between < rates->ring || sn_mesh_stride(mesh, axis) >= rates->node_ranks ? between : rates->ring;
 }
 
 static double bytes_of(const sn_arg *a) {
@@ -86,7 +86,9 @@ static double disk_seconds(const sn_instr *in, const sn_rates *rates) {
     return rate > 0 ? bytes_of(writes ? &in->in[0] : &in->out[0]) / rate : in->bytes / rates->bytes_per_s;
 }
 
-static double flops_of(const sn_instr *in, const sn_rates *rates) { return in->pairs && rates->rows > 1 ? in->flops / rates->rows : in->flops; }
+static double flops_of(const sn_instr *in, const sn_rates *rates) {
+    return in->pairs && rates->rows > 1 ? in->flops / rates->rows : in->flops;
+}
 
 double sn_instr_intensity(const sn_instr *in, const sn_rates *rates) { return (flops_of(in, rates) + 1) / (in->bytes + 1); }
 
@@ -133,7 +135,8 @@ static double instruction_seconds(const sn_instr *in, const sn_rates *rates, con
     switch (in->queue) {
     case SN_QUEUE_COMM:
         bytes = share * bytes_sent(in, mesh->size[in->axis]);
-        seconds = share * rates->latency + (rates->ring > 0 ? bytes / sn_ring_rate(rates, mesh, in->axis) : share * in->bytes / rates->bytes_per_s);
+        seconds = share * rates->latency +
+                  (rates->ring > 0 ? bytes / sn_ring_rate(rates, mesh, in->axis) : share * in->bytes / rates->bytes_per_s);
         t->sent += bytes;
         t->node_sent += bytes * sn_rings_between(rates, mesh, in->axis);
         t->communication += seconds;
@@ -196,14 +199,15 @@ sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const 
 }
 
 sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f) {
-    f->step_seconds = f->compute_seconds = f->communication_seconds = f->io_seconds = f->sent_bytes = f->node_sent_bytes = f->disk_read_bytes = f->disk_written_bytes = 0;
+    f->step_seconds = f->compute_seconds = f->communication_seconds = f->io_seconds = f->sent_bytes = f->node_sent_bytes =
+        f->disk_read_bytes = f->disk_written_bytes = 0;
     for (int k = 0; k < plan->n_programs; k++) {
         sn_role role = plan->programs[k].role;
         double times = role == SN_ROLE_TRAIN || role == SN_ROLE_UPDATE ? 1 : role == SN_ROLE_TRAIN_NEXT ? (double)(accumulation - 1) : 0;
         if (times == 0) continue;
         sn_program_time t;
         SN_TRY(sn_program_estimate(&plan->programs[k].program, rates, &plan->mesh, NULL, &t));
-        f->step_seconds += times * (plan->programs[k].span > t.span ? plan->programs[k].span : t.span);
+        f->step_seconds += times * sn_planned_span(&plan->programs[k], &t);
         f->compute_seconds += times * t.compute;
         f->communication_seconds += times * t.communication;
         f->io_seconds += times * t.io;

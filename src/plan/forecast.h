@@ -111,6 +111,9 @@ typedef struct sn_program_time {
 /* As one rank alone: others are there when it comes to a collective. seconds (may be NULL): of each instruction. Fails for want of memory only. */
 sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out);
 
+/* Seconds of a run of a planned program, by its estimate as one rank alone: those, or longer where it waits for others. */
+static inline double sn_planned_span(const sn_planned *p, const sn_program_time *alone) { return p->span > alone->span ? p->span : alone->span; }
+
 /* Estimates a step of a training job: its first micro-batch, accumulation - 1 later ones, the update. tokens: of a rank's step. */
 sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f);
 

@@ -5,7 +5,7 @@
 int64_t sn_share_of(int64_t n, const sn_split_axis *x, int size, int index, int64_t *at) {
     *at = 0;
     if (!sn_is_flat(x) && x->at == SN_DEAL_FOLDED) return n / size; /* no run of it; every share is full */
-    int64_t unit = x->unit > 0 ? x->unit : 1, units = (n + unit - 1) / unit, shard = (units + size - 1) / size * unit;
+    const int64_t shard = sn_full_share(n, x, size);
     *at = shard * index < n ? shard * index : n;
     return n - *at < shard ? n - *at : shard;
 }
