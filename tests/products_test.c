@@ -318,10 +318,7 @@ static int stop(void **state) {
 }
 
 static void run(const char *model, const char *options, const char *out, trained *t) {
-    char all[512];
-    snprintf(all, sizeof all, "lr_scheduler_type=constant learning_rate=1e-3 adam_epsilon=1e-5 %s", options);
-    training_run(model, all, data, training_path("%s", out), NULL, t);
-    if (t->status != SN_OK) fail_msg("%s: %s", options, t->error);
+    training_steadily(model, options, data, training_path("%s", out), t);
 }
 
 /* A run's losses from its step `first` on are those of the whole run. */

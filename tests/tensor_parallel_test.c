@@ -246,37 +246,10 @@ static void ranks_of_a_class(void **state) {
         const char *options;
     } cases[] = {{12, "tp=3"}, {12, "tp=2 zero_stage=3 sequence_parallel=on"}, {9, "tp=3 zero_stage=2"}, {8, "tp=2 zero_stage=1 precision=bf16"}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        sn_options *recipe = tiny_recipe(cases[k].options);
         sn_model_config config = odd_llama(false, true);
         config.vocab_size = 20011;
-        sn_session s = {.ranks = cases[k].ranks};
-        assert_ok(sn_device_find("cpu", 1, &s.device));
-        s.cluster.addresses = s.device.shape.addresses;
-        assert_ok(sn_session_mesh(&s, recipe));
-        sn_training_shape shape = {.tokens = (int64_t)cases[k].ranks * 7};
-        assert_ok(sn_job_for_training(&config, NULL, &shape, recipe, &s.cluster, NULL, &s.job));
-        sn_plan *plans[12], *most;
-        int *first;
-        size_t n;
-        assert_ok(sn_plan_rank_classes(s.job, &first, &n));
+        const size_t n = world_classes(&config, cases[k].ranks, cases[k].options);
         assert_true(n > 1 && n <= (size_t)cases[k].ranks);
-        for (int r = 0; r < cases[k].ranks; r++) {
-            sn_plan_request request = {.device = s.device.shape, .reuse = true, .rank = r};
-            assert_ok(sn_plan_make(s.job, &request, &plans[r]));
-            bool alike = false;
-            for (size_t i = 0; i < n && first[i] <= r; i++)
-                alike |= plans[first[i]]->bill.total == plans[r]->bill.total &&
-                         !memcmp(plans[first[i]]->bill.at_rest, plans[r]->bill.at_rest, sizeof plans[r]->bill.at_rest);
-            if (!alike) fail_msg("%s: rank %d is like none that is planned", cases[k].options, r);
-        }
-        sn_plan_request request = {.device = s.device.shape, .reuse = true};
-        assert_ok(sn_plan_cluster(s.job, &request, &most));
-        for (int r = 0; r < cases[k].ranks; r++) assert_true(plans[r]->bill.total <= most->bill.total);
-        sn_plan_free(most);
-        for (int r = 0; r < cases[k].ranks; r++) sn_plan_free(plans[r]);
-        sn_free(first);
-        sn_job_free(s.job);
-        sn_options_close(recipe);
     }
 }
 

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "engine/compare.h"
 #include "io/safetensors.h"
-#include "plan/cluster.h"
 #include "support/training.h"
 #include "support/world.h"
 
@@ -220,41 +219,13 @@ static void classes(void **state) {
                                        "zero_stage=1 tp=2 zero_partition=2", "zero_stage=2 tp=3 nodes=2 zero_partition=node"};
     for (size_t j = 0; j < sizeof jobs / sizeof jobs[0]; j++) {
         const int ranks = strstr(jobs[j], "tp=3") ? 24 : 16;
-        sn_options *recipe = tiny_recipe(jobs[j]);
         sn_model_config config = odd_llama();
         config.vocab_size = 20011;
         config.hidden_size = 48;
         config.num_heads = 6;
         config.num_kv_heads = 3;
-        sn_session s = {.ranks = ranks};
-        assert_ok(sn_device_find("cpu", 1, &s.device));
-        s.cluster.addresses = s.device.shape.addresses;
-        assert_ok(sn_session_cluster(&s, recipe));
-        assert_ok(sn_session_mesh(&s, recipe));
-        sn_training_shape shape = {.tokens = (int64_t)ranks * 7};
-        assert_ok(sn_job_for_training(&config, NULL, &shape, recipe, &s.cluster, NULL, &s.job));
-        sn_plan *plans[24], *most;
-        int *first;
-        size_t n;
-        assert_ok(sn_plan_rank_classes(s.job, &first, &n));
+        const size_t n = world_classes(&config, ranks, jobs[j]);
         if (!(n > 1 && n < (size_t)ranks)) fail_msg("%s: %zu classes of %d ranks", jobs[j], n, ranks);
-        for (int r = 0; r < ranks; r++) {
-            sn_plan_request request = {.device = s.device.shape, .reuse = true, .rank = r};
-            assert_ok(sn_plan_make(s.job, &request, &plans[r]));
-            bool alike = false;
-            for (size_t i = 0; i < n && first[i] <= r; i++)
-                alike |= plans[first[i]]->bill.total == plans[r]->bill.total &&
-                         !memcmp(plans[first[i]]->bill.at_rest, plans[r]->bill.at_rest, sizeof plans[r]->bill.at_rest);
-            if (!alike) fail_msg("%s: rank %d is like none that is planned", jobs[j], r);
-        }
-        sn_plan_request request = {.device = s.device.shape, .reuse = true};
-        assert_ok(sn_plan_cluster(s.job, &request, &most));
-        for (int r = 0; r < ranks; r++) assert_true(plans[r]->bill.total <= most->bill.total);
-        sn_plan_free(most);
-        for (int r = 0; r < ranks; r++) sn_plan_free(plans[r]);
-        sn_free(first);
-        sn_job_free(s.job);
-        sn_options_close(recipe);
     }
 }
 
@@ -435,12 +406,7 @@ static char folder[600], data[600];
 static int start(void **state) {
     (void)state;
     training_open("zero_partition");
-    sn_model_config c = tiny_llama();
-    c.hidden_size = 96;
-    c.num_heads = 6;
-    c.num_kv_heads = 3;
-    c.head_dim = 16;
-    c.intermediate_size = 224;
+    const sn_model_config c = tiny_llama_of_blocks();
     snprintf(folder, sizeof folder, "%s", training_path("model"));
     snprintf(data, sizeof data, "%s", training_path("rows.jsonl"));
     tiny_write(&c, folder, training_path("model.gguf"), SN_Q8_0);
@@ -455,30 +421,7 @@ static int stop(void **state) {
 }
 
 static void run(const char *options, const char *out, trained *t) {
-    char all[512];
-    snprintf(all, sizeof all, "lr_scheduler_type=constant learning_rate=1e-3 adam_epsilon=1e-5 %s", options);
-    training_run(folder, all, data, training_path("%s", out), NULL, t);
-    if (t->status != SN_OK) fail_msg("%s: %s", options, t->error);
-}
-
-static void assert_files_near(const char *one, const char *other, double within) {
-    sn_st a, b;
-    assert_ok(sn_st_open(one, &a));
-    assert_ok(sn_st_open(other, &b));
-    assert_true(a.tensor_count == b.tensor_count && a.tensor_count > 0);
-    for (size_t i = 0; i < a.tensor_count; i++) {
-        const sn_st_tensor *x = &a.tensors[i], *y = sn_st_find(&b, x->name);
-        assert_true(y && x->bytes == y->bytes && x->dtype == SN_F32);
-        float *p = sn_alloc((size_t)x->bytes), *q = sn_alloc((size_t)x->bytes);
-        assert_ok(sn_st_read(&a, x, 0, p, (size_t)x->bytes));
-        assert_ok(sn_st_read(&b, y, 0, q, (size_t)x->bytes));
-        double error = test_error(p, q, (size_t)x->bytes / sizeof(float));
-        if (!(error <= within)) fail_msg("%s and %s: %s differs by %g", one, other, x->name, error);
-        sn_free(p);
-        sn_free(q);
-    }
-    sn_st_close(&a);
-    sn_st_close(&b);
+    training_steadily(folder, options, data, training_path("%s", out), t);
 }
 
 /* Stopped in one form, gone on with in another: as if it had been one rank all the time. */
@@ -496,8 +439,8 @@ static void goes_on(const char *more, const char *before, const char *after) {
     for (int k = 0; k < STEPS; k++)
         if (!(fabs(straight.loss[k] - second.loss[k]) <= 1e-5 * straight.loss[k]))
             fail_msg("%s, %s: step %d: %.9g, one rank %.9g", before, after, k + 1, second.loss[k], straight.loss[k]);
-    assert_files_near(training_path("straight/checkpoint-%d/state.safetensors", STEPS),
-                      training_path("resumed/checkpoint-%d/state.safetensors", STEPS), 1e-5);
+    training_near(training_path("straight/checkpoint-%d/state.safetensors", STEPS),
+                  training_path("resumed/checkpoint-%d/state.safetensors", STEPS), 1e-5);
     assert_int_equal(training_warnings(), 0);
 }
 

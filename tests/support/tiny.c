@@ -26,6 +26,16 @@ sn_model_config tiny_llama(void) {
     return c;
 }
 
+sn_model_config tiny_llama_of_blocks(void) {
+    sn_model_config c = tiny_llama();
+    c.hidden_size = 96;
+    c.num_heads = 6;
+    c.num_kv_heads = 3;
+    c.head_dim = 16;
+    c.intermediate_size = 224;
+    return c;
+}
+
 sn_model_config tiny_gpt2(void) {
     sn_model_config c = tiny_llama();
     strcpy(c.architecture, "gpt2");

@@ -109,6 +109,13 @@ void training_run(const char *model, const char *options, const char *data, cons
     read_metrics(out, t);
 }
 
+void training_steadily(const char *model, const char *options, const char *data, const char *out, trained *t) {
+    char all[700];
+    snprintf(all, sizeof all, "lr_scheduler_type=constant learning_rate=1e-3 adam_epsilon=1e-5 %s", options);
+    training_run(model, all, data, out, NULL, t);
+    if (t->status != SN_OK) fail_msg("%s: %s", options, t->error);
+}
+
 void training_digest(const char *path, char hex[65]) {
     char *data;
     size_t size;

@@ -33,6 +33,10 @@ void training_text(const char *path, const char *text);
 /* Trains with one thread, 16 tokens a row, these options and `out` below the folder; reads metrics.jsonl. */
 void training_run(const char *model, const char *options, const char *data, const char *out, const sn_train_hooks *hooks, trained *t);
 
+/* The same at a constant rate of 1e-3, with an epsilon that keeps small gradients' noise small: what runs over unlike ranks are compared by.
+ * Fails unless it ends well. */
+void training_steadily(const char *model, const char *options, const char *data, const char *out, trained *t);
+
 /* SHA-256 of a file. */
 void training_digest(const char *path, char hex[65]);
 

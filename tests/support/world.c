@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/turns.h"
+#include "plan/cluster.h"
 #include "tensor/convert.h"
 
 void world_plan(world *w, const world_rows *rows, const sn_model_config *model, const char *device, int ranks, const char *options) {
@@ -23,6 +24,42 @@ void world_plan(world *w, const world_rows *rows, const sn_model_config *model, 
         sn_plan_request request = {.device = s->device.shape, .reuse = true, .rank = r};
         assert_ok(sn_plan_make(s->job, &request, &w->plans[r]));
     }
+}
+
+size_t world_classes(const sn_model_config *config, int ranks, const char *options) {
+    sn_options *recipe = tiny_recipe(options);
+    sn_session s = {.ranks = ranks};
+    sn_plan *plans[32], *most;
+    int *first;
+    size_t n;
+    assert_true(ranks <= 32);
+    assert_ok(sn_device_find("cpu", 1, &s.device));
+    s.cluster.addresses = s.device.shape.addresses;
+    assert_ok(sn_session_cluster(&s, recipe));
+    assert_ok(sn_session_mesh(&s, recipe));
+    sn_training_shape shape = {.tokens = (int64_t)ranks * 7};
+    assert_ok(sn_job_for_training(config, NULL, &shape, recipe, &s.cluster, NULL, &s.job));
+    assert_ok(sn_plan_rank_classes(s.job, &first, &n));
+    for (int r = 0; r < ranks; r++) {
+        sn_plan_request request = {.device = s.device.shape, .reuse = true, .rank = r};
+        assert_ok(sn_plan_make(s.job, &request, &plans[r]));
+        bool alike = false;
+        for (size_t i = 0; i < n && first[i] <= r; i++)
+            alike |= plans[first[i]]->bill.total == plans[r]->bill.total &&
+                     !memcmp(plans[first[i]]->bill.at_rest, plans[r]->bill.at_rest, sizeof plans[r]->bill.at_rest);
+        if (!alike) fail_msg("%s: rank %d is like none that is planned", options, r);
+    }
+    sn_plan_request request = {.device = s.device.shape, .reuse = true};
+    assert_ok(sn_plan_cluster(s.job, &request, &most));
+    for (int r = 0; r < ranks; r++) {
+        assert_true(plans[r]->bill.total <= most->bill.total);
+        sn_plan_free(plans[r]);
+    }
+    sn_plan_free(most);
+    sn_free(first);
+    sn_job_free(s.job);
+    sn_options_close(recipe);
+    return n;
 }
 
 void world_open(world *w, const world_rows *rows, const sn_model_config *model, const char *device, int ranks, const char *options) {

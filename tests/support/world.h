@@ -42,6 +42,10 @@ typedef struct world_outcome {
 /* Plans every rank. */
 void world_plan(world *w, const world_rows *rows, const sn_model_config *model, const char *device, int ranks, const char *options);
 
+/* Plans every rank by itself: each is like the one that is planned for its class, none is larger than what sn_plan_cluster finds. How many
+ * classes there are. */
+size_t world_classes(const sn_model_config *config, int ranks, const char *options);
+
 /* Plans, and opens a run for every rank, with weights drawn from seed 7. */
 void world_open(world *w, const world_rows *rows, const sn_model_config *model, const char *device, int ranks, const char *options);
 void world_close(world *w);
