@@ -253,6 +253,27 @@ static void ranks_of_a_class(void **state) {
     }
 }
 
+/* Text of a graph names each axis of the mesh as it is called, whatever their order. */
+static void axes_have_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *options, *text, *other;
+    } cases[] = {{"tp=2", "shard(tp, dim", "(dp"}, {"", "shard(dp, dim 0)", "(tp"}, {"context_parallel_size=2", "shard(cp, dim 0, folded)", "(tp"},
+                 {"zero_stage=1", "shard(dp, unit", "(replica"}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        world w;
+        sn_str text = {0};
+        sn_model_config config = odd_llama(true, false);
+        config.vocab_size = 997; /* some units to share out */
+        world_plan(&w, &rows, &config, "null", 2, cases[k].options);
+        for (int g = 0; g < w.s.job->n_graphs; g++) sn_graph_print(w.s.job->graphs[g], &text);
+        if (!strstr(text.data, cases[k].text) || strstr(text.data, cases[k].other))
+            fail_msg("'%s': the graphs lack '%s', or have '%s'", cases[k].options, cases[k].text, cases[k].other);
+        sn_str_free(&text);
+        world_close(&w);
+    }
+}
+
 /* SmolLM2's heads are 3 key/value ones of 3 queries: two ranks hold two and one. */
 static void bytes_fall(void **state) {
     (void)state;
@@ -323,7 +344,7 @@ int main(void) {
                                        cmocka_unit_test(slices_that_cut_blocks),
                                        cmocka_unit_test(gpt2),
                                        cmocka_unit_test(sixteen_bits),
-                                       cmocka_unit_test(ranks_of_a_class),
+                                       cmocka_unit_test(ranks_of_a_class), cmocka_unit_test(axes_have_names),
                                        cmocka_unit_test(bytes_fall),
                                        cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);

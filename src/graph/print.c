@@ -6,7 +6,8 @@
 #include "graph/op.h"
 
 static void print_split(const sn_split *s, sn_str *out) {
-    static const char *const axes[] = {"replica", "dp", "tp", "cp", "pp", "ep"};
+    static const char *const axes[SN_MESH_AXES] = {[SN_MESH_PP] = "pp", [SN_MESH_REPLICA] = "replica", [SN_MESH_DP] = "dp",
+                                                   [SN_MESH_CP] = "cp", [SN_MESH_TP] = "tp",           [SN_MESH_EP] = "ep"};
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &s->axis[a];
         if (x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT) sn_str_printf(out, " shard(%s, unit %d)", axes[a], x->unit);
