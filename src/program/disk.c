@@ -23,6 +23,7 @@ static sn_status take_blocks(const sn_disk *d) {
 sn_status sn_disk_open(const char *folder, uint64_t bytes, sn_disk *out) {
     *out = (sn_disk){.fd = -1, .direct = -1, .path = folder, .bytes = bytes};
     if (!bytes) return SN_OK;
+    out->made = !sn_path_is_dir(folder);
     SN_TRY(sn_make_dirs(folder));
     sn_str name = {0};
     sn_str_printf(&name, "%s/.snug-XXXXXX", folder);
@@ -48,6 +49,7 @@ void sn_disk_close(sn_disk *d) {
     sn_disk_ring_close(d);
     if (d->bytes && d->fd >= 0) close(d->fd);
     if (d->bytes && d->direct >= 0) close(d->direct);
+    if (d->made) rmdir(d->path); /* stays where others have put something into it */
     *d = (sn_disk){0};
 }
 

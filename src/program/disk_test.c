@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "program/files.h"
 #include "support/support.h"
@@ -61,6 +62,27 @@ static void parts(void **state) {
     assert_int_equal(sn_disk_write(&d, UINT64_MAX, got, 2), SN_ERR_INTERNAL);
     sn_disk_close(&d);
     assert_int_equal(rmdir(folder), 0);
+}
+
+/* A folder that sn_disk_open has made is gone afterwards, unless it is in use. */
+static void the_folder(void **state) {
+    (void)state;
+    const char *outer = test_dir("disk");
+    sn_disk d, other;
+    char *folder = sn_path_join(outer, "made"), *file = sn_path_join(folder, "of others");
+    assert_ok(sn_disk_open(folder, SIZE, &d));
+    assert_ok(sn_disk_open(folder, SIZE, &other));
+    sn_disk_close(&other);
+    assert_int_equal(entries(outer), 1);
+    sn_disk_close(&d);
+    assert_int_equal(entries(outer), 0);
+    assert_ok(sn_disk_open(folder, SIZE, &d));
+    assert_ok(sn_file_replace(file, "x", 1));
+    sn_disk_close(&d);
+    assert_int_equal(entries(folder), 1);
+    sn_free(file);
+    sn_free(folder);
+    assert_ok(sn_remove_tree(outer));
 }
 
 /* Many transfers at once, of every alignment, in two directions; each is found where it was put. Returns what went wrong, 0: nothing. */
@@ -135,7 +157,7 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts), cmocka_unit_test(transfers), cmocka_unit_test(without_a_ring),
-                                       cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts), cmocka_unit_test(the_folder), cmocka_unit_test(transfers),
+                                       cmocka_unit_test(without_a_ring), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,8 @@ typedef struct sn_program_file {
 /* The disk arena: a file without a name, of its full size from the start. */
 typedef struct sn_disk {
     int fd, direct;   /* direct: past the page cache; -1: this file system cannot */
-    const char *path; /* of its folder, for messages */
+    const char *path; /* of its folder */
+    bool made;        /* the folder; sn_disk_close removes it again if it is empty */
     uint64_t bytes;
     struct sn_disk_ring *ring; /* several transfers at once (io_uring); NULL: one after the other */
 } sn_disk;
