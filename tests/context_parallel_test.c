@@ -12,7 +12,7 @@
 
 enum { STEPS = 5 };
 
-static const char *data, *windowed;
+static char data[600], windowed[600];
 
 /* The llama of tests/golden with a window of 6 tokens: its configuration changed, its weights as they are. */
 static void make_windowed(const char *folder) {
@@ -45,18 +45,10 @@ static void make_windowed(const char *folder) {
 static int open_all(void **state) {
     (void)state;
     training_open("context_parallel");
-    data = sn_strdup(training_path("rows.jsonl"));
-    windowed = sn_strdup(training_path("windowed"));
+    snprintf(data, sizeof data, "%s", training_path("rows.jsonl"));
+    snprintf(windowed, sizeof windowed, "%s", training_path("windowed"));
     training_rows(data, 40);
     make_windowed(windowed);
-    return 0;
-}
-
-static int close_all(void **state) {
-    (void)state;
-    sn_free((void *)data);
-    sn_free((void *)windowed);
-    training_close();
     return 0;
 }
 
@@ -294,5 +286,5 @@ int main(void) {
         cmocka_unit_test(tokens_are_dealt_evenly),
         cmocka_unit_test(activations_fall_with_the_ranks),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, open_all, training_close);
 }

@@ -144,14 +144,8 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    training_close();
-    return 0;
-}
-
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(resume_elsewhere), cmocka_unit_test(little_memory_may_be_locked), cmocka_unit_test(no_room),
-                                       cmocka_unit_test(a_disk_that_fails)};
-    return cmocka_run_group_tests(tests, start, stop);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(resume_elsewhere), cmocka_unit_test(little_memory_may_be_locked),
+                                       cmocka_unit_test(no_room), cmocka_unit_test(a_disk_that_fails)};
+    return cmocka_run_group_tests(tests, start, training_close);
 }

@@ -112,13 +112,7 @@ static int open_folder(void **state) {
     return 0;
 }
 
-static int close_folder(void **state) {
-    (void)state;
-    training_close();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(as_one_rank), cmocka_unit_test(resumes_elsewhere), cmocka_unit_test(budgets)};
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, open_folder, training_close);
 }

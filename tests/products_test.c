@@ -311,12 +311,6 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    training_close();
-    return 0;
-}
-
 static void run(const char *model, const char *options, const char *out, trained *t) {
     training_steadily(model, options, data, training_path("%s", out), t);
 }
@@ -383,5 +377,5 @@ int main(void) {
                                        cmocka_unit_test(at_random),
                                        cmocka_unit_test(other_rules),
                                        cmocka_unit_test(resumed_as_another)};
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, training_close);
 }

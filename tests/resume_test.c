@@ -390,12 +390,6 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    training_close();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stop_and_resume),  cmocka_unit_test(schedule_goes_on),
@@ -403,5 +397,5 @@ int main(void) {
         cmocka_unit_test(killed_at_random), cmocka_unit_test(a_fault_at_every_write),
         cmocka_unit_test(full_disk),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, training_close);
 }

@@ -31,12 +31,6 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    training_close();
-    return 0;
-}
-
 static void run(const char *model, const char *options, const char *out, trained *t) {
     char all[600];
     snprintf(all, sizeof all, "per_device_train_batch_size=2 %s", options);
@@ -107,7 +101,7 @@ static void goes_on(const char *more, const char *before, const char *after, con
     run(folder, options, "resumed", &second);
     assert_runs_near(&straight, &second, second.steps == STEPS ? 0 : STOP, what);
     training_near(training_path("straight/checkpoint-%d/state.safetensors", STEPS),
-                      training_path("resumed/checkpoint-%d/state.safetensors", STEPS), 1e-5);
+                  training_path("resumed/checkpoint-%d/state.safetensors", STEPS), 1e-5);
     assert_int_equal(training_warnings(), 0);
 }
 
@@ -121,10 +115,12 @@ static void checkpoints_at_other_ranks(void **state) {
     goes_on("per_device_train_batch_size=1 gradient_accumulation_steps=2", "thread_ranks=1", "thread_ranks=1", "itself");
 }
 
-/* States in blocks of 8 bits: saved by the block, whoever holds it. A slice that would cut one has f32 moments instead, which fit no codes. */
+/* States in blocks of 8 bits: saved by the block, whoever holds it. A slice that would cut one has f32 moments instead, which fit no codes.
+ */
 static void checkpoints_of_blocks(void **state) {
     (void)state;
-    static const char *const spreads[] = {"thread_ranks=2 tp=2", "thread_ranks=4 tp=2 zero_stage=2 gradient_accumulation_steps=1", "thread_ranks=1"};
+    static const char *const spreads[] = {"thread_ranks=2 tp=2", "thread_ranks=4 tp=2 zero_stage=2 gradient_accumulation_steps=1",
+                                          "thread_ranks=1"};
     static const char both[] = "optimizer=adamw_8bit gradient_accumulation_steps=2";
     trained straight, part;
     char options[256];
@@ -142,16 +138,20 @@ static void checkpoints_of_blocks(void **state) {
             assert_int_equal(part.steps, STEPS - first);
             for (int k = STOP; k < STEPS; k++) {
                 const double loss = part.loss[k - first], wanted = straight.loss[k];
-                if (from == to ? loss != wanted : !(fabs(loss / wanted - 1) <= 1e-3)) fail_msg("%s: step %d: %.9g, straight %.9g", options, k + 1, loss, wanted);
+                if (from == to ? loss != wanted : !(fabs(loss / wanted - 1) <= 1e-3))
+                    fail_msg("%s: step %d: %.9g, straight %.9g", options, k + 1, loss, wanted);
             }
         }
     assert_int_equal(training_warnings(), 0);
     assert_ok(sn_remove_tree(training_path("resumed")));
     run(folder, "max_steps=3 optimizer=adamw_8bit", "resumed", &part);
-    training_run(folder, "max_steps=6 optimizer=adamw_8bit resume=on thread_ranks=2 tp=2 per_device_train_batch_size=2 lr_scheduler_type=constant learning_rate=1e-3 adam_epsilon=1e-5",
+    training_run(folder,
+                 "max_steps=6 optimizer=adamw_8bit resume=on thread_ranks=2 tp=2 per_device_train_batch_size=2 lr_scheduler_type=constant "
+                 "learning_rate=1e-3 adam_epsilon=1e-5",
                  data, training_path("resumed"), NULL, &part);
     assert_int_equal(part.status, SN_ERR_USAGE);
-    if (!strstr(part.error, "model.embed_tokens.weight.exp_avg was saved as u8 [97,96], and is f32 [97,96] under this recipe, at these ranks"))
+    if (!strstr(part.error,
+                "model.embed_tokens.weight.exp_avg was saved as u8 [97,96], and is f32 [97,96] under this recipe, at these ranks"))
         fail_msg("'%s'", part.error);
 }
 
@@ -170,8 +170,8 @@ static void shards_of_shards(void **state) {
 /* Tokens in shards over another axis, blocks in stages, evaluation. */
 static void beside_other_axes(void **state) {
     (void)state;
-    static const char *const spreads[] = {"thread_ranks=4 tp=2 cp=2", "thread_ranks=4 tp=2 cp=2 sequence_parallel=on", "thread_ranks=4 tp=2 pp=2",
-                                          "thread_ranks=4 tp=2 pp=2 sequence_parallel=on recompute=all"};
+    static const char *const spreads[] = {"thread_ranks=4 tp=2 cp=2", "thread_ranks=4 tp=2 cp=2 sequence_parallel=on",
+                                          "thread_ranks=4 tp=2 pp=2", "thread_ranks=4 tp=2 pp=2 sequence_parallel=on recompute=all"};
     static const char recipe[] = "max_steps=6 gradient_accumulation_steps=2 per_device_train_batch_size=1 eval_fraction=0.2";
     trained one, other;
     run(folder, recipe, "one", &one);
@@ -187,7 +187,8 @@ static void beside_other_axes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(beside_other_axes), cmocka_unit_test(each_rank_reads_its_part), cmocka_unit_test(gpt2_reads_its_thirds), cmocka_unit_test(checkpoints_at_other_ranks), cmocka_unit_test(checkpoints_of_blocks),
-                                       cmocka_unit_test(shards_of_shards)};
-    return cmocka_run_group_tests(tests, start, stop);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(beside_other_axes),     cmocka_unit_test(each_rank_reads_its_part),
+                                       cmocka_unit_test(gpt2_reads_its_thirds), cmocka_unit_test(checkpoints_at_other_ranks),
+                                       cmocka_unit_test(checkpoints_of_blocks), cmocka_unit_test(shards_of_shards)};
+    return cmocka_run_group_tests(tests, start, training_close);
 }

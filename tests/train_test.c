@@ -400,7 +400,8 @@ static void nan_without_a_guard(void **state) {
     trained t;
     training_rows(training_path("late.jsonl"), 8);
     training_altered(TINY_LLAMA, training_path("late"), "model.layers.1.mlp.up_proj.weight", make_nan);
-    training_run(training_path("late"), "max_steps=40 gradient_release=on max_grad_norm=0", training_path("late.jsonl"), training_path("late-out"), NULL, &t);
+    training_run(training_path("late"), "max_steps=40 gradient_release=on max_grad_norm=0", training_path("late.jsonl"),
+                 training_path("late-out"), NULL, &t);
     assert_int_equal(t.status, SN_ERR_NUMERIC);
     if (!strstr(t.error, "step 1: a gradient is not finite") || !strstr(t.error, "last checkpoint")) fail_msg("'%s'", t.error);
     assert_int_equal(t.summary.steps, 0);
@@ -496,12 +497,6 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    training_close();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_and_results),
@@ -516,11 +511,12 @@ int main(void) {
         cmocka_unit_test(overflow_of_fp16),
         cmocka_unit_test(skipped_steps_are_not_counted),
         cmocka_unit_test(small_steps_in_bf16_add_up),
-        cmocka_unit_test(nan_guard), cmocka_unit_test(nan_without_a_guard),
+        cmocka_unit_test(nan_guard),
+        cmocka_unit_test(nan_without_a_guard),
         cmocka_unit_test(norm_is_before_clipping),
         cmocka_unit_test(lora_under_recompute),
         cmocka_unit_test(everything_dropped),
         cmocka_unit_test(cpu_split_is_cpu),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, training_close);
 }

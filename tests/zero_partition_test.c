@@ -313,14 +313,15 @@ static void is_offered(void **state) {
     sn_model_close(&m);
 }
 
-/* Shards are spread over all data-parallel ranks of a node that share the rest of their place, and over no other's, whatever lies around and inside. */
+/* Shards are spread over all data-parallel ranks of a node that share the rest of their place, and over no other's, whatever lies around
+ * and inside. */
 static void shards_stay_inside(void **state) {
     (void)state;
     static const struct {
         int ranks, nodes, replicas;
         const char *options;
-    } cases[] = {{16, 2, 2, ""},          {16, 2, 2, "tp=2"},          {16, 4, 2, "pp=2"}, {16, 2, 1, "pp=2"}, {16, 2, 1, "pp=4"},
-                 {32, 4, 2, "pp=2 tp=2"}, {64, 8, 2, "pp=4 cp=2 tp=2"}, {32, 8, 4, "pp=2"}};
+    } cases[] = {{16, 2, 2, ""},     {16, 2, 2, "tp=2"},      {16, 4, 2, "pp=2"},           {16, 2, 1, "pp=2"},
+                 {16, 2, 1, "pp=4"}, {32, 4, 2, "pp=2 tp=2"}, {64, 8, 2, "pp=4 cp=2 tp=2"}, {32, 8, 4, "pp=2"}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         char options[100];
         snprintf(options, sizeof options, "zero_partition=node %s", cases[k].options);
@@ -333,7 +334,8 @@ static void shards_stay_inside(void **state) {
         for (int r = 0; r < cases[k].ranks; r++) {
             for (int i = 0; i < mesh.size[SN_MESH_DP]; i++) assert_int_equal(sn_mesh_neighbour(&mesh, r, SN_MESH_DP, i) / per, r / per);
             for (int i = 0; i < cases[k].replicas; i++)
-                assert_true(sn_mesh_neighbour(&mesh, r, SN_MESH_REPLICA, i) == r || sn_mesh_neighbour(&mesh, r, SN_MESH_REPLICA, i) / per != r / per);
+                assert_true(sn_mesh_neighbour(&mesh, r, SN_MESH_REPLICA, i) == r ||
+                            sn_mesh_neighbour(&mesh, r, SN_MESH_REPLICA, i) / per != r / per);
         }
         sn_options_close(recipe);
     }
@@ -348,8 +350,10 @@ static void what_cannot_be(void **state) {
         {4, "nodes=3 zero_partition=node", "4 ranks cannot be spread evenly over 3 nodes"},
         {4, "nodes=2 tp=4 zero_partition=node", "zero_partition is node, but 1 data-parallel rank cannot be spread evenly over 2 nodes"},
         {12, "nodes=4 tp=2 zero_partition=node", "zero_partition is node, but 6 data-parallel ranks cannot be spread evenly over 4 nodes"},
-        {8, "nodes=4 pp=2 tp=4 zero_partition=node", "zero_partition is node, but 1 data-parallel rank cannot be spread evenly over 2 nodes"},
-        {12, "nodes=3 pp=2 zero_partition=node", "zero_partition is node, but of 3 nodes some would have parts of two sets of 6 data-parallel ranks"},
+        {8, "nodes=4 pp=2 tp=4 zero_partition=node",
+         "zero_partition is node, but 1 data-parallel rank cannot be spread evenly over 2 nodes"},
+        {12, "nodes=3 pp=2 zero_partition=node",
+         "zero_partition is node, but of 3 nodes some would have parts of two sets of 6 data-parallel ranks"},
         {4, "nodes=4 zero_partition=node", "zero_partition is node, which leaves one data-parallel rank"},
         {4, "zero_partition=1", "zero_partition is 1, which leaves one"},
         {4, "zero_partition=3", "zero_partition is '3', wanted all, node or a number that divides the 4"},
@@ -414,15 +418,7 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    training_close();
-    return 0;
-}
-
-static void run(const char *options, const char *out, trained *t) {
-    training_steadily(folder, options, data, training_path("%s", out), t);
-}
+static void run(const char *options, const char *out, trained *t) { training_steadily(folder, options, data, training_path("%s", out), t); }
 
 /* Stopped in one form, gone on with in another: as if it had been one rank all the time. */
 static void goes_on(const char *more, const char *before, const char *after) {
@@ -460,9 +456,12 @@ static void checkpoints(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_agree), cmocka_unit_test(one_sum_a_step),  cmocka_unit_test(other_tiers), cmocka_unit_test(other_words),
-        cmocka_unit_test(products),     cmocka_unit_test(what_goes_where), cmocka_unit_test(classes),     cmocka_unit_test(a_large_cluster),
-        cmocka_unit_test(is_offered),   cmocka_unit_test(shards_stay_inside), cmocka_unit_test(what_cannot_be),  cmocka_unit_test(deepspeed),   cmocka_unit_test(checkpoints)};
-    return cmocka_run_group_tests(tests, start, stop);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_agree),   cmocka_unit_test(one_sum_a_step),
+                                       cmocka_unit_test(other_tiers),    cmocka_unit_test(other_words),
+                                       cmocka_unit_test(products),       cmocka_unit_test(what_goes_where),
+                                       cmocka_unit_test(classes),        cmocka_unit_test(a_large_cluster),
+                                       cmocka_unit_test(is_offered),     cmocka_unit_test(shards_stay_inside),
+                                       cmocka_unit_test(what_cannot_be), cmocka_unit_test(deepspeed),
+                                       cmocka_unit_test(checkpoints)};
+    return cmocka_run_group_tests(tests, start, training_close);
 }

@@ -26,9 +26,11 @@ void training_open(const char *name) {
     sn_log_to(count_message, NULL);
 }
 
-void training_close(void) {
+int training_close(void **state) {
+    (void)state;
     sn_log_to(NULL, NULL);
     assert_ok(sn_remove_tree(root));
+    return 0;
 }
 
 int training_warnings(void) {

@@ -19,10 +19,10 @@ typedef struct trained {
     double loss[TRAINED_MOST], norm[TRAINED_MOST], rate[TRAINED_MOST];
 } trained;
 
-/* A folder for all files of a test program; training_close removes it. Quiet: warnings too are kept from the terminal and
- * counted. */
+/* A folder for all files of a test program; training_close, the end of a group of tests, removes it. Quiet: warnings too are kept from the
+ * terminal and counted. */
 void training_open(const char *name);
-void training_close(void);
+int training_close(void **state);
 int training_warnings(void);                                                              /* since the last call */
 const char *training_path(const char *format, ...) __attribute__((format(printf, 1, 2))); /* below the folder; eight at a time */
 
@@ -33,8 +33,8 @@ void training_text(const char *path, const char *text);
 /* Trains with one thread, 16 tokens a row, these options and `out` below the folder; reads metrics.jsonl. */
 void training_run(const char *model, const char *options, const char *data, const char *out, const sn_train_hooks *hooks, trained *t);
 
-/* The same at a constant rate of 1e-3, with an epsilon that keeps small gradients' noise small: what runs over unlike ranks are compared by.
- * Fails unless it ends well. */
+/* The same at a constant rate of 1e-3, with an epsilon that keeps small gradients' noise small: what runs over unlike ranks are compared
+ * by. Fails unless it ends well. */
 void training_steadily(const char *model, const char *options, const char *data, const char *out, trained *t);
 
 /* SHA-256 of a file. */
