@@ -2,7 +2,7 @@
 
     python tests/interop/perplexity.py SNUG MODEL.gguf [--windows N] [--ctx N]
 
-SNUG is build/release/snug. The text is this repository's README.md and docs/*.md, cut at N windows of ctx tokens. Compared:
+SNUG is build/release/snug. The text is that of fixed_text.py, cut at N windows of ctx tokens. Compared:
   f32   `snug eval` with transformers in f32 on the same file: llama.cpp's protocol (whole windows, second halves count) and
         windows that slide by ctx / 2 (transformers' perplexity guide); within 0.1%
   q8    `snug eval --activations q8 --keep-quantised` with llama.cpp's logits (its own quantised kernels, f16 KV cache);
@@ -11,7 +11,6 @@ SNUG is build/release/snug. The text is this repository's README.md and docs/*.m
 Exit status 1 when a ratio is above its bound. Reference versions: torch 2.15, transformers 5.24, llama-cpp-python 0.3.36.
 """
 import argparse
-import glob
 import json
 import math
 import os
@@ -24,7 +23,8 @@ import torch
 from llama_cpp import Llama
 from transformers import AutoModelForCausalLM
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+import fixed_text
+
 p = argparse.ArgumentParser()
 p.add_argument("snug"), p.add_argument("model"), p.add_argument("--windows", type=int, default=16), p.add_argument("--ctx", type=int, default=512)
 a = p.parse_args()
@@ -77,8 +77,7 @@ def main():
     def tokens(text):
         return cpp.tokenize(text.encode(), add_bos=False, special=True)
 
-    names = [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]
-    lines, ids = "".join(open(n, encoding="utf-8").read() for n in names).splitlines(keepends=True), []
+    lines, ids = fixed_text.text().splitlines(keepends=True), []
     text = ""
     for line in lines:  # whole lines, so that the last window may be a part for the sliding ones
         text += line

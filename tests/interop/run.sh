@@ -18,21 +18,17 @@ run() {
 
 run "export" python tests/interop/export_interop.py $build/export_driver "$model" "$work/export"
 
-# 20 steps of full fine-tuning on ready-made rows of 256 tokens of our own documentation, one row a batch.
+# 20 steps on ready-made rows of 256 tokens of a fixed text, one row a batch: full fine-tuning, and LoRA from an adapter that PEFT made.
 $build/snug merge "$model" --form f32 --out "$work/hf" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-cat docs/*.md docs/passes/*.md >"$work/text.md"
-python - "$work/hf" "$work/text.md" "$work/rows.jsonl" <<'PYTHON'
-import json, sys
-from transformers import AutoTokenizer
-ids = AutoTokenizer.from_pretrained(sys.argv[1])(open(sys.argv[2]).read())["input_ids"]
-with open(sys.argv[3], "w") as f:
-    for i in range(20):
-        row = ids[256 * i : 256 * (i + 1)]
-        assert len(row) == 256
-        f.write(json.dumps({"input_ids": row, "labels": row}) + "\n")
-PYTHON
-run "train" $build/snug train "$work/hf" --data "$work/rows.jsonl" --out "$work/train" --full --shuffle=off --weight-decay 0.01 \
-  --lr-scheduler-type linear --max-grad-norm 1 --learning-rate 5e-5 --max-steps 20 --cutoff-len 256
-run "parity with PyTorch" python tests/interop/train_parity.py "$work/hf" "$work/rows.jsonl" "$work/train/metrics.jsonl" --mode full
+run "rows and adapter" python tests/interop/parity_input.py "$work/hf" "$work/rows.jsonl" "$work/adapter"
+recipe=(--data "$work/rows.jsonl" --shuffle=off --weight-decay 0.01 --lr-scheduler-type linear --max-grad-norm 1 --max-steps 20 --cutoff-len 256)
+parity=(python tests/interop/train_parity.py "$work/hf" "$work/rows.jsonl")
+run "train, full" $build/snug train "$work/hf" --out "$work/full" --full --learning-rate 5e-5 "${recipe[@]}"
+run "full, PyTorch in f32" "${parity[@]}" "$work/full/metrics.jsonl" --mode full
+run "full, PyTorch in f64" "${parity[@]}" "$work/full/metrics.jsonl" --mode full --exact
+run "train, LoRA" $build/snug train "$work/hf" --out "$work/lora" --lora --adapter "$work/adapter" --learning-rate 2e-4 "${recipe[@]}"
+run "LoRA, PEFT in f32" "${parity[@]}" "$work/lora/metrics.jsonl" --mode lora --adapter "$work/adapter" --lr 2e-4
+run "LoRA, PEFT in f64" "${parity[@]}" "$work/lora/metrics.jsonl" --mode lora --adapter "$work/adapter" --lr 2e-4 --exact
+run "perplexity" python tests/interop/perplexity.py $build/snug "$model"
 run "offload, 4 ranks" tests/interop/offload_ranks.sh "$model"
 exit $status
