@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "engine/probe.h"
+#include "engine/probe_file.h"
 
 /* Between the engine's hooks and the caller's. */
 typedef struct bridge {

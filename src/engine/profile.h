@@ -5,7 +5,7 @@
 #include "plan/forecast.h"
 
 /* Trains small random models in the usual forms, with a team of `threads`, and notes what each kernel took at each size. rates: the
- * peaks, on which the factors of *out rest. Several seconds and some 400 MiB. */
+ * peaks, on which the factors of *out rest. Half a minute and some 400 MiB. */
 sn_status sn_profile_measure(int threads, const sn_rates *rates, sn_profile *out);
 
 /* Bytes a second of a file in the folder that goes past the page cache as values at rest on disk do; 1 GiB, or half of what is free, gone

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/checkpoint.h"
-#include "engine/probe.h"
+#include "engine/probe_file.h"
 #include "engine/train.h"
 
 static bool wants_evaluation(const sn_options *r) {
