@@ -31,6 +31,7 @@ else
   echo "$limit" >"$dir/memory.max"
   echo 0 >"$dir/memory.swap.max" 2>/dev/null || true
 fi
+: >"$work/log"
 (echo $BASHPID >"$dir/cgroup.procs"; exec "$snug" train "$model" --data "$work/data.jsonl" --out "$work/out" "${options[@]}" --memory "$plan" --max-steps "$steps" --logging-steps 1 >"$work/log" 2>&1) &
 pid=$!
 faults() { awk '{ sub(/.*\) /, ""); print $10 }' "/proc/$pid/stat" 2>/dev/null; }
