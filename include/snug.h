@@ -123,7 +123,7 @@ typedef struct snug_bill {
     uint64_t by_tier[SNUG_TIERS];
     uint64_t by_class[SNUG_CLASSES]; /* device and host at their peaks; sums to by_tier[0] + by_tier[1] */
     char peak_program[64], peak_op[128];
-    uint64_t budget_bytes, missing_bytes; /* of the `memory` option, a rank's; budget 0: none stated */
+    uint64_t budget_bytes, missing_bytes;                             /* of the `memory` option, a rank's; budget 0: none stated */
     uint64_t budget_by_tier[SNUG_TIERS], missing_by_tier[SNUG_TIERS]; /* device: as above; host, disk: a node's, of all its ranks */
 } snug_bill;
 
@@ -161,8 +161,8 @@ typedef struct snug_train_summary {
     uint64_t planned_bytes, peak_bytes;
     double tokens_per_s, first_loss, last_loss, eval_loss; /* NaN: not measured */
     double start_seconds;                                  /* from the call to the beginning of the first step */
-    double step_seconds, estimated_step_seconds;           /* mean of the steps after the first, NaN: there were none; what was estimated before */
-    bool estimate_measured;                                /* by rates that snug_probe measured; else they are guesses */
+    double step_seconds, estimated_step_seconds; /* mean of the steps after the first, NaN: there were none; what was estimated before */
+    bool estimate_measured;                      /* by rates that snug_probe measured; else they are guesses */
     int64_t steps, skipped, tokens;
     bool interrupted;
     int rank; /* launched as one of several processes: which; only rank 0 writes and has something to report */

@@ -52,7 +52,7 @@ static void refused_with_the_bytes_missing(void **state) {
     snprintf(missing, sizeof missing, "%llu bytes", (unsigned long long)(need - (UINT64_C(1) << 30)));
     assert_non_null(strstr(sn_error_text(), missing));
     assert_non_null(strstr(sn_error_text(), "the cheapest change that fits is --lora --precision bf16 --recompute none"));
-#ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory */
+#ifndef __SANITIZE_ADDRESS__                                  /* which keeps freed memory */
     assert_true(sn_peak_rss_bytes() < resident + (64 << 20)); /* nothing large was touched */
 #endif
     sn_options_close(o);
@@ -130,7 +130,8 @@ static void what_is_there_is_no_change(void **state) { /* nor is a choice that t
 
 static void large_shapes(void **state) {
     (void)state;
-    uint64_t small = planned("llama-3.1-405b", "device=null cutoff_len=8 qlora=true"), full = planned("llama-3.1-405b", "device=null cutoff_len=8");
+    uint64_t small = planned("llama-3.1-405b", "device=null cutoff_len=8 qlora=true"),
+             full = planned("llama-3.1-405b", "device=null cutoff_len=8");
     assert_true(full > UINT64_C(405) * 1000000000 * 16); /* weights, gradients and two moments in f32 */
     assert_true(small < full / 20);
     /* logits of 2^31 and more elements are only ever planned in chunks: B * T * V = 16 * 8192 * 128256 */
@@ -152,9 +153,11 @@ static void memory_never_grows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_with_the_bytes_missing), cmocka_unit_test(occupied_memory_is_not_free),
-        cmocka_unit_test(fit_takes_exact_changes_first),  cmocka_unit_test(what_is_there_is_no_change),
-         cmocka_unit_test(large_shapes),
+        cmocka_unit_test(refused_with_the_bytes_missing),
+        cmocka_unit_test(occupied_memory_is_not_free),
+        cmocka_unit_test(fit_takes_exact_changes_first),
+        cmocka_unit_test(what_is_there_is_no_change),
+        cmocka_unit_test(large_shapes),
         cmocka_unit_test(memory_never_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,8 @@ static int gradients(const sn_job *job) {
 /* Collectives, each with which several gradients are summed counted as the two that each of them would take. */
 static int moved(const sn_program *p) {
     int n = 0;
-    for (uint32_t i = 0; i < p->count; i++) n += p->instrs[i].queue != SN_QUEUE_COMM ? 0 : !strcmp(p->instrs[i].op, "all_reduce") ? p->instrs[i].n_in : 1;
+    for (uint32_t i = 0; i < p->count; i++)
+        n += p->instrs[i].queue != SN_QUEUE_COMM ? 0 : !strcmp(p->instrs[i].op, "all_reduce") ? p->instrs[i].n_in : 1;
     return n;
 }
 
@@ -177,7 +178,8 @@ static void ranks_of_a_class_are_alike(void **state) {
                     like = plan_rank(&t, rank);
                     class_of++;
                 }
-                if (!same_sizes(plan, like)) fail_msg("stage %d, %d ranks: rank %d is not like rank %d", stage, worlds[w], rank, first[class_of]);
+                if (!same_sizes(plan, like))
+                    fail_msg("stage %d, %d ranks: rank %d is not like rank %d", stage, worlds[w], rank, first[class_of]);
                 if (plan->bill.total > most) {
                     most = plan->bill.total;
                     largest = rank;
@@ -273,7 +275,8 @@ static void a_large_cluster(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_agree), cmocka_unit_test(a_difference_is_seen), cmocka_unit_test(ranks_of_a_class_are_alike),
-                                       cmocka_unit_test(the_papers_row), cmocka_unit_test(a_large_cluster)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_agree), cmocka_unit_test(a_difference_is_seen),
+                                       cmocka_unit_test(ranks_of_a_class_are_alike), cmocka_unit_test(the_papers_row),
+                                       cmocka_unit_test(a_large_cluster)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,8 @@ static const sn_choice *choice_of(const sn_compared *row, const sn_pass **pass) 
         for (size_t k = 0; k < sn_passes[i]->n_choices; k++) {
             char text[160] = "";
             const char *key, *value;
-            for (size_t j = 0; sn_choice_setting(&sn_passes[i]->choices[k], j, &key, &value); j++) sn_note_option(text, sizeof text, key, value);
+            for (size_t j = 0; sn_choice_setting(&sn_passes[i]->choices[k], j, &key, &value); j++)
+                sn_note_option(text, sizeof text, key, value);
             *pass = sn_passes[i];
             if (!strcmp(text, row->change)) return &sn_passes[i]->choices[k];
         }
@@ -54,7 +55,8 @@ static size_t offered(const sn_options *recipe, int ranks) {
     sn_cluster c = {.addresses = 3};
     c.mesh = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = ranks}});
     for (size_t i = 0; i < sn_n_passes; i++)
-        for (size_t k = 0; k < sn_passes[i]->n_choices; k++) n += !sn_passes[i]->offers || sn_passes[i]->offers(recipe, &c, &sn_passes[i]->choices[k]);
+        for (size_t k = 0; k < sn_passes[i]->n_choices; k++)
+            n += !sn_passes[i]->offers || sn_passes[i]->offers(recipe, &c, &sn_passes[i]->choices[k]);
     return n;
 }
 
@@ -64,7 +66,7 @@ static void rows_are_plans(void **state) {
         const char *options;
         int ranks;
         size_t offload; /* rows of a pass whose choices go to disk where a folder is named */
-        size_t fewer; /* choices made already, or of passes whose matter is decided */
+        size_t fewer;   /* choices made already, or of passes whose matter is decided */
     } cases[] = {{"threads=1", 1, 0, 1},
                  {"threads=1 ranks=3 zero_stage=2 precision=bf16 recompute=all device_shape=a100-80g nodes=3", 3, 0, 3},
                  {"threads=1 lora=on recompute=every:2 memory=1GiB", 1, 0, 3},
@@ -79,7 +81,9 @@ static void rows_are_plans(void **state) {
         assert_int_equal(c.n, 1 + offered(o, cases[i].ranks) - cases[i].fewer);
         for (size_t k = 0; k < c.n; k++) check_row(&m, cases[i].options, &c.rows[k]);
         size_t to_disk = 0;
-        for (size_t k = 0; k < c.n; k++) to_disk += strstr(c.rows[k].change, "offload") && !*c.rows[k].reason && c.rows[k].by_tier[SN_TIER_DISK] > c.rows[0].by_tier[SN_TIER_DISK];
+        for (size_t k = 0; k < c.n; k++)
+            to_disk += strstr(c.rows[k].change, "offload") && !*c.rows[k].reason &&
+                       c.rows[k].by_tier[SN_TIER_DISK] > c.rows[0].by_tier[SN_TIER_DISK];
         assert_int_equal(to_disk, cases[i].offload);
         if (i == 0) assert_true(!c.stated && c.limits.most[SN_HOLD_DEVICE] == UINT64_MAX);
         if (i == 1) assert_true(c.limits.most[SN_HOLD_DEVICE] == 81920ull << 20 && c.measured);
@@ -133,7 +137,11 @@ static void rings_inside_a_node(void **state) {
         int ranks, nodes;
         const char *options;
         int context, data, stages; /* rings that leave a node */
-    } cases[] = {{16, 2, "tp=8 pp=2", 0, 0, 8}, {64, 8, "tp=8 pp=4", 0, 8, 8}, {64, 8, "tp=4 cp=2 pp=2", 0, 8, 8}, {32, 4, "tp=2 cp=2 pp=4", 0, 0, 8}, {32, 4, "tp=2 cp=2 pp=2", 0, 4, 8}};
+    } cases[] = {{16, 2, "tp=8 pp=2", 0, 0, 8},
+                 {64, 8, "tp=8 pp=4", 0, 8, 8},
+                 {64, 8, "tp=4 cp=2 pp=2", 0, 8, 8},
+                 {32, 4, "tp=2 cp=2 pp=4", 0, 0, 8},
+                 {32, 4, "tp=2 cp=2 pp=2", 0, 4, 8}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         const sn_rates rates = sn_accelerator_rates(sn_accelerator_find("h100-80g"), cases[k].ranks, cases[k].nodes);
         sn_options *o = tiny_recipe(cases[k].options);
@@ -162,14 +170,16 @@ static void the_roofline(void **state) {
     assert_true(h100 && card && !sn_accelerator_find("h100") && !sn_accelerator_find("") && !sn_accelerator_find(NULL));
     const sn_mesh mesh = sn_mesh_of((sn_mesh){.size = {[SN_MESH_REPLICA] = 2, [SN_MESH_DP] = 4, [SN_MESH_TP] = 2}});
     const sn_mesh flat = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 16}});
-    const sn_rates near = sn_accelerator_rates(h100, 16, 1), two = sn_accelerator_rates(h100, 16, 2), cards = sn_accelerator_rates(card, 16, 2);
+    const sn_rates near = sn_accelerator_rates(h100, 16, 1), two = sn_accelerator_rates(h100, 16, 2),
+                   cards = sn_accelerator_rates(card, 16, 2);
     assert_true(sn_ring_rate(&near, &flat, SN_MESH_DP) == 450e9 && sn_ring_rate(&two, &flat, SN_MESH_DP) == 400e9);
     assert_true(sn_ring_rate(&cards, &flat, SN_MESH_DP) == 12.5e9 && sn_rings_between(&cards, &flat, SN_MESH_DP) == 1);
     /* Rings inside a node have its link, those of all its ranks to another node each a part of its adapters. */
     assert_true(near.disk_read == 7e9 / 16 && two.disk_read == 7e9 / 8 && two.disk_write == 5e9 / 8);
     assert_true(sn_ring_rate(&two, &mesh, SN_MESH_TP) == 450e9 && sn_ring_rate(&two, &mesh, SN_MESH_DP) == 450e9);
     assert_true(sn_ring_rate(&two, &mesh, SN_MESH_REPLICA) == 50e9 && sn_rings_between(&two, &mesh, SN_MESH_REPLICA) == 8);
-    const sn_mesh across = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 8, [SN_MESH_TP] = 2}}); /* a ring of every second rank: two leave a node */
+    const sn_mesh across =
+        sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 8, [SN_MESH_TP] = 2}}); /* a ring of every second rank: two leave a node */
     assert_true(sn_ring_rate(&two, &across, SN_MESH_DP) == 200e9 && sn_rings_between(&two, &across, SN_MESH_DP) == 2);
     assert_int_equal(sn_rings_between(&near, &across, SN_MESH_DP), 0);
     const sn_option_group *group = &sn_cluster_options;
@@ -178,7 +188,8 @@ static void the_roofline(void **state) {
             char name[32] = "";
             strncat(name, at, strcspn(at, ","));
             const sn_accelerator *a = sn_accelerator_find(name);
-            if (!a || !a->bytes || a->f32_flops <= 0 || a->bf16_flops < a->f32_flops || a->bytes_per_s <= 0 || a->link < a->host || !*a->source)
+            if (!a || !a->bytes || a->f32_flops <= 0 || a->bf16_flops < a->f32_flops || a->bytes_per_s <= 0 || a->link < a->host ||
+                !*a->source)
                 fail_msg("device shape %s has no sound entry", name);
         }
     sn_arg whole = {.dtype = SN_F32, .shape = sn_shape_of(1000)}, shard = {.dtype = SN_F32, .shape = sn_shape_of(250)};
@@ -187,7 +198,14 @@ static void the_roofline(void **state) {
                          {.op = "matmul", .in = mixed, .n_in = 2, .flops = 4e3, .bytes = 100, .queue = SN_QUEUE_COMPUTE},
                          {.op = "add", .in = mixed, .n_in = 1, .flops = 1, .bytes = 3000, .queue = SN_QUEUE_COMPUTE},
                          {.op = "copy", .in = mixed, .n_in = 1, .bytes = 50, .queue = SN_QUEUE_COPY},
-                         {.op = "all_gather", .in = &shard, .n_in = 1, .out = &whole, .n_out = 1, .bytes = 8000, .queue = SN_QUEUE_COMM, .axis = SN_MESH_DP}};
+                         {.op = "all_gather",
+                          .in = &shard,
+                          .n_in = 1,
+                          .out = &whole,
+                          .n_out = 1,
+                          .bytes = 8000,
+                          .queue = SN_QUEUE_COMM,
+                          .axis = SN_MESH_DP}};
     sn_program p = {.instrs = instrs, .count = 5};
     sn_rates rates = {.f32_flops = 1e3, .bf16_flops = 2e3, .bytes_per_s = 1e3, .ring = 1e3, .host = 100};
     const sn_mesh four = sn_mesh_of((sn_mesh){.size = {[SN_MESH_DP] = 4}}), one = sn_mesh_alone();
@@ -208,6 +226,7 @@ static void the_roofline(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_plans), cmocka_unit_test(refusals), cmocka_unit_test(rings_inside_a_node), cmocka_unit_test(the_roofline)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_plans), cmocka_unit_test(refusals), cmocka_unit_test(rings_inside_a_node),
+                                       cmocka_unit_test(the_roofline)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

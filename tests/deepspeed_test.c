@@ -104,7 +104,8 @@ static void tiers(void **state) {
            " \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/local_nvme\", \"ratio\": 0.3, \"pin_memory\": true,"
            " \"buffer_count\": 4, \"fast_init\": false},"
            " \"offload_param\": {\"device\": \"cpu\", \"nvme_path\": \"/local_nvme\", \"buffer_count\": 5, \"buffer_size\": 1e8}},"
-           " \"aio\": {\"block_size\": 1048576, \"queue_depth\": 8, \"thread_count\": 1, \"single_submit\": false, \"overlap_events\": true}}"));
+           " \"aio\": {\"block_size\": 1048576, \"queue_depth\": 8, \"thread_count\": 1, \"single_submit\": false, \"overlap_events\": "
+           "true}}"));
     assert_string_equal(sn_options_string(o, "offload_optimizer"), "disk");
     assert_string_equal(sn_options_string(o, "offload_param"), "host");
     assert_string_equal(sn_options_string(o, "offload_dir"), "/local_nvme");
@@ -240,8 +241,12 @@ static void tables(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_file),     cmocka_unit_test(rank),        cmocka_unit_test(tiers), cmocka_unit_test(auto_keeps_the_default),
-        cmocka_unit_test(faults_are_named), cmocka_unit_test(whole_batch), cmocka_unit_test(tables)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_whole_file),
+                                       cmocka_unit_test(rank),
+                                       cmocka_unit_test(tiers),
+                                       cmocka_unit_test(auto_keeps_the_default),
+                                       cmocka_unit_test(faults_are_named),
+                                       cmocka_unit_test(whole_batch),
+                                       cmocka_unit_test(tables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

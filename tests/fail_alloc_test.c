@@ -71,7 +71,8 @@ static sn_status plan_and_open(const void *context) {
 
 static void jobs(void **state) {
     (void)state;
-    static const char *const options[] = {"recompute=all gradient_accumulation_steps=2", "lora=on lora_dropout=0.1 precision=bf16 recompute=every:2",
+    static const char *const options[] = {"recompute=all gradient_accumulation_steps=2",
+                                          "lora=on lora_dropout=0.1 precision=bf16 recompute=every:2",
                                           "precision=fp16 optimizer=sgd momentum=0.9"};
     static const char *const devices[] = {"cpu", "cpu-split", "null"};
     for (int i = 0; i < 3; i++) {
@@ -123,12 +124,14 @@ static sn_status plan_cluster(const void *context) {
 
 static void clusters(void **state) {
     (void)state;
-    task t = {.config = tiny_llama(), .recipe = tiny_recipe("threads=1 cutoff_len=8 ranks=3 zero_stage=3 precision=bf16 device_shape=h100-80g recompute=all")};
+    task t = {.config = tiny_llama(),
+              .recipe = tiny_recipe("threads=1 cutoff_len=8 ranks=3 zero_stage=3 precision=bf16 device_shape=h100-80g recompute=all")};
     t.config.num_layers = 1;
     t.config.vocab_size = 1009;
     fail_each("cluster", 0, plan_cluster, &t);
     sn_options_close(t.recipe);
-    t.recipe = tiny_recipe("threads=1 cutoff_len=8 lora=on moment_dtype=bf16 precision=bf16 recompute=light zero_stage=1 device_shape=h100-80g");
+    t.recipe =
+        tiny_recipe("threads=1 cutoff_len=8 lora=on moment_dtype=bf16 precision=bf16 recompute=light zero_stage=1 device_shape=h100-80g");
     t.config.vocab_size = 97;
     size_t choices = 0; /* one whose text cannot be parsed for want of memory counts as not made yet, and gets a row */
     for (size_t i = 0; i < sn_n_passes; i++) choices += sn_passes[i]->n_choices;
@@ -148,7 +151,8 @@ static sn_status read_deepspeed(const void *text) {
 static void configs(void **state) {
     (void)state;
     fail_each("DeepSpeed", 0, read_deepspeed,
-              "{\"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"hysteresis\": 2}, \"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 1e-3}},"
+              "{\"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"hysteresis\": 2}, \"optimizer\": {\"type\": \"SGD\", \"params\": "
+              "{\"lr\": 1e-3}},"
               " \"scheduler\": {\"params\": {\"warmup_max_lr\": 0.001}}, \"zero_optimization\": {\"stage\": 2}}");
 }
 
@@ -247,7 +251,8 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recipes), cmocka_unit_test(jobs), cmocka_unit_test(stages), cmocka_unit_test(clusters), cmocka_unit_test(configs), cmocka_unit_test(models), cmocka_unit_test(datasets), cmocka_unit_test(training),
+        cmocka_unit_test(recipes), cmocka_unit_test(jobs),   cmocka_unit_test(stages),   cmocka_unit_test(clusters),
+        cmocka_unit_test(configs), cmocka_unit_test(models), cmocka_unit_test(datasets), cmocka_unit_test(training),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

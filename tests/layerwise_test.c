@@ -277,7 +277,8 @@ static void micro_batches_add_up(void **state) {
                 world_outcome several = {0};
                 char options[160];
                 world w;
-                snprintf(options, sizeof options, "threads=1 layerwise=on layerwise_steps=1 adam_epsilon=1e-5 gradient_accumulation_steps=%d", accumulation);
+                snprintf(options, sizeof options,
+                         "threads=1 layerwise=on layerwise_steps=1 adam_epsilon=1e-5 gradient_accumulation_steps=%d", accumulation);
                 world_open(&w, &rows, &config, "cpu", accumulation == 1 ? 1 : ranks, options);
                 world_train(&w, 1e-3, options, accumulation == 1 ? &once : &several);
                 world_keep(&w, accumulation == 1 ? &once : &several);
@@ -290,12 +291,9 @@ static void micro_batches_add_up(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_turn_once_a_round),
-                                       cmocka_unit_test(others_keep_their_bits),
-                                       cmocka_unit_test(other_tiers),
-                                       cmocka_unit_test(a_turn_is_its_block_alone),
-                                       cmocka_unit_test(reuse_is_exact),
-                                       cmocka_unit_test(backward_ends_at_the_block),
-                                       cmocka_unit_test(micro_batches_add_up)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_turn_once_a_round),   cmocka_unit_test(others_keep_their_bits), cmocka_unit_test(other_tiers),
+        cmocka_unit_test(a_turn_is_its_block_alone), cmocka_unit_test(reuse_is_exact),         cmocka_unit_test(backward_ends_at_the_block),
+        cmocka_unit_test(micro_batches_add_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,8 @@ static const axis axes[] = {
     {{"precision=f32", "precision=bf16", "precision=fp16"}},
     {{"recompute=none", "recompute=light", "recompute=every:2", "recompute=all"}},
     {{"gradient_accumulation_steps=1", "gradient_accumulation_steps=3"}},
-    {{"optimizer=adamw", "optimizer=sgd", "optimizer=sgd momentum=0.9", "optimizer=adamw_8bit", "optimizer=adafactor", "optimizer=lion", "optimizer=muon",
-      "optimizer=galore galore_rank=8 galore_update_gap=3"}},
+    {{"optimizer=adamw", "optimizer=sgd", "optimizer=sgd momentum=0.9", "optimizer=adamw_8bit", "optimizer=adafactor", "optimizer=lion",
+      "optimizer=muon", "optimizer=galore galore_rank=8 galore_update_gap=3"}},
     {{"moment_dtype=f32", "moment_dtype=bf16"}},
     {{"gradient_dtype=auto", "gradient_dtype=f32", "gradient_dtype=bf16", "gradient_dtype=fp16"}},
 };
@@ -188,7 +188,11 @@ static void qlora(void **state) {
             for (int plain = 0; plain < 2; plain++) {
                 tiny t;
                 float norm;
-                snprintf(options, sizeof options, "threads=1 %s=on %s", plain ? "keep_quantised=off lora" : i % 2 || strstr(with[i], "precision") ? "qlora" : "lora", with[i]);
+                snprintf(options, sizeof options, "threads=1 %s=on %s",
+                         plain                                   ? "keep_quantised=off lora"
+                         : i % 2 || strstr(with[i], "precision") ? "qlora"
+                                                                 : "lora",
+                         with[i]);
                 tiny_open_model(&t, &model, options, "cpu");
                 t.one_batch = true;
                 count_forms(&t, forms[f], &kept, &f32);
@@ -218,16 +222,25 @@ static void illegal_pairs_are_refused(void **state) {
     static const struct {
         const char *options, *reason;
     } cases[] = {
-        {"full=on lora=on", "give one of the three"},          {"full=on qlora=on", "give one of the three"},
-        {"full=on keep_quantised=on", "cannot be updated"},    {"lora=on lora_rank=0", "lora_rank is 0"},
-        {"lora=on lora_rank=-3", "lora_rank is -3"},           {"lora=on lora_dropout=1", "lora_dropout is 1"},
-        {"lora=on lora_dropout=-0.5", "lora_dropout is -0.5"}, {"lora=on lora_target=no_such_proj", "matches no module"},
-        {"recompute=some", "wanted none, light"},          {"recompute=every:0", "wanted none, light"},
-        {"optimizer=adamw_8bit moment_dtype=bf16", "forms of their own"}, {"optimizer=adafactor moment_dtype=bf16", "forms of their own"},
-        {"layerwise=on lora=on", "give one of them"}, {"layerwise=on qlora=on", "give one of them"},
+        {"full=on lora=on", "give one of the three"},
+        {"full=on qlora=on", "give one of the three"},
+        {"full=on keep_quantised=on", "cannot be updated"},
+        {"lora=on lora_rank=0", "lora_rank is 0"},
+        {"lora=on lora_rank=-3", "lora_rank is -3"},
+        {"lora=on lora_dropout=1", "lora_dropout is 1"},
+        {"lora=on lora_dropout=-0.5", "lora_dropout is -0.5"},
+        {"lora=on lora_target=no_such_proj", "matches no module"},
+        {"recompute=some", "wanted none, light"},
+        {"recompute=every:0", "wanted none, light"},
+        {"optimizer=adamw_8bit moment_dtype=bf16", "forms of their own"},
+        {"optimizer=adafactor moment_dtype=bf16", "forms of their own"},
+        {"layerwise=on lora=on", "give one of them"},
+        {"layerwise=on qlora=on", "give one of them"},
         {"gradient_release=on", "--max-grad-norm 0"},
-        {"gradient_release=on max_grad_norm=0 precision=fp16", "whole step"}, {"gradient_release=on max_grad_norm=0 gradient_accumulation_steps=2", "must be 1"},
-        {"recompute=every:2x", "wanted none, light"},      {"max_grad_norm=-1", "max_norm"},
+        {"gradient_release=on max_grad_norm=0 precision=fp16", "whole step"},
+        {"gradient_release=on max_grad_norm=0 gradient_accumulation_steps=2", "must be 1"},
+        {"recompute=every:2x", "wanted none, light"},
+        {"max_grad_norm=-1", "max_norm"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sn_model_config config = tiny_llama();
@@ -296,7 +309,10 @@ static void adapters_are_marked(void **state) {
     static const struct {
         const char *options;
         bool adapters;
-    } cases[] = {{"", false}, {"full=on", false}, {"lora=on lora_rank=2 lora_alpha=6", true}, {"qlora=on lora_rank=2 lora_alpha=6 precision=bf16", true}};
+    } cases[] = {{"", false},
+                 {"full=on", false},
+                 {"lora=on lora_rank=2 lora_alpha=6", true},
+                 {"qlora=on lora_rank=2 lora_alpha=6 precision=bf16", true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sn_model_config config = tiny_llama();
         tiny t;

@@ -270,7 +270,8 @@ static double span_of(int stages, const char *options, int micro_batches, double
     world_plan(&w, &rows, &config, "null", stages, options);
     for (int r = 0; r < stages; r++) {
         sn_program_time t;
-        assert_ok(sn_program_estimate(&w.plans[r]->programs[sn_job_role_index(w.s.job, SN_ROLE_TRAIN)].program, &rates, &w.s.job->mesh, NULL, &t));
+        assert_ok(sn_program_estimate(&w.plans[r]->programs[sn_job_role_index(w.s.job, SN_ROLE_TRAIN)].program, &rates, &w.s.job->mesh,
+                                      NULL, &t));
         sum += t.compute / micro_batches;
         if (t.compute / micro_batches > slowest) slowest = t.compute / micro_batches;
     }
@@ -326,6 +327,6 @@ int main(void) {
                                        cmocka_unit_test(interleaved), cmocka_unit_test(with_others),
                                        cmocka_unit_test(gpt2),        cmocka_unit_test(activations_fall),
                                        cmocka_unit_test(bytes_fall),  cmocka_unit_test(a_wrong_order_is_found),
-                                       cmocka_unit_test(stages_wait),    cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(stages_wait), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,8 @@ static void open_world(world *w, const sn_model_config *model, int ranks, int ac
         assert_ok(sn_run_open(w->plan, &w->device, &w->comms[r], &w->runs[r]));
         for (size_t p = 0; p < w->job->n_persistent; p++) {
             const sn_persistent *e = &w->job->persistent[p];
-            if (e->class_of == SN_CLASS_WEIGHTS) sn_initialise(e, (sn_pid)p, 7, 0, w->plan->persistent[p].count, sn_run_persistent(w->runs[r], (sn_pid)p));
+            if (e->class_of == SN_CLASS_WEIGHTS)
+                sn_initialise(e, (sn_pid)p, 7, 0, w->plan->persistent[p].count, sn_run_persistent(w->runs[r], (sn_pid)p));
         }
     }
 }

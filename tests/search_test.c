@@ -74,11 +74,13 @@ static void each_tier_to_the_byte(void **state) {
         uint64_t need[SN_HOLD_COUNT];
         plan_of(cases[i].options, &s, need);
         const sn_bill *b = &s.plan->bill;
-        if (cases[i].options == here) assert_true(need[SN_HOLD_DEVICE] == b->total && need[SN_HOLD_HOST] == b->total && need[SN_HOLD_DISK] == b->files);
+        if (cases[i].options == here)
+            assert_true(need[SN_HOLD_DEVICE] == b->total && need[SN_HOLD_HOST] == b->total && need[SN_HOLD_DISK] == b->files);
         if (cases[i].options == two)
             assert_true(need[SN_HOLD_DEVICE] == b->total && need[SN_HOLD_HOST] == 2 * b->total &&
                         need[SN_HOLD_DISK] == 2 * (b->by_tier[SN_TIER_DISK] - b->files) + b->files);
-        if (cases[i].options == split) need[SN_HOLD_DEVICE] = b->by_tier[SN_TIER_DEVICE]; /* a bare number, or none, is of both tiers there */
+        if (cases[i].options == split)
+            need[SN_HOLD_DEVICE] = b->by_tier[SN_TIER_DEVICE]; /* a bare number, or none, is of both tiers there */
         if (cases[i].options == split) assert_true(need[SN_HOLD_HOST] == b->by_tier[SN_TIER_HOST] + b->reserved);
         sn_session_close(&s);
         check_to_the_byte(cases[i].options, cases[i].format, need[cases[i].hold], cases[i].said);
@@ -145,11 +147,14 @@ static void what_is_passed_over_cannot_win(void **state) {
             look(tiny_config, options, most, false, &some);
             assert_true(some.planned <= all.planned);
             assert_false(some.cut);
-            if ((some.n_fits > 0) != (all.n_fits > 0)) fail_msg("%s: %d, but of all %d, '%s' %llu", options, some.n_fits, all.n_fits, all.fits[0].change, (unsigned long long)all.fits[0].need[0]);
+            if ((some.n_fits > 0) != (all.n_fits > 0))
+                fail_msg("%s: %d, but of all %d, '%s' %llu", options, some.n_fits, all.n_fits, all.fits[0].change,
+                         (unsigned long long)all.fits[0].need[0]);
             if (all.n_fits) {
                 assert_int_equal(some.fits[0].kind, all.fits[0].kind);
                 if (some.fits[0].seconds > 1.0001 * all.fits[0].seconds)
-                    fail_msg("%s: took '%s', %g s; '%s' takes %g s", options, some.fits[0].change, some.fits[0].seconds, all.fits[0].change, all.fits[0].seconds);
+                    fail_msg("%s: took '%s', %g s; '%s' takes %g s", options, some.fits[0].change, some.fits[0].seconds, all.fits[0].change,
+                             all.fits[0].seconds);
             }
             sn_search_free(&all);
             sn_search_free(&some);
@@ -164,7 +169,8 @@ static void how_many_plans(void **state) {
         const char *memory;
         sn_choice_kind most;
         size_t plans;
-    } cases[] = {{"memory=600GiB", SN_CHOICE_REORDERED, 28}, {"memory=60GiB", SN_CHOICE_REORDERED, 30}, {"memory=60GiB", SN_CHOICE_LOSSY, 30}};
+    } cases[] = {
+        {"memory=600GiB", SN_CHOICE_REORDERED, 28}, {"memory=60GiB", SN_CHOICE_REORDERED, 30}, {"memory=60GiB", SN_CHOICE_LOSSY, 30}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char options[160];
         sn_search s;
@@ -259,12 +265,9 @@ static void the_nearest_points_count_most(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(another_machine_has_another_disk),
-                                       cmocka_unit_test(each_tier_to_the_byte),
-                                       cmocka_unit_test(what_is_passed_over_cannot_win),
-                                       cmocka_unit_test(how_many_plans),
-                                       cmocka_unit_test(disk_where_only_disk_has_room),
-                                       cmocka_unit_test(queues_by_hand),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(another_machine_has_another_disk), cmocka_unit_test(each_tier_to_the_byte),
+                                       cmocka_unit_test(what_is_passed_over_cannot_win),   cmocka_unit_test(how_many_plans),
+                                       cmocka_unit_test(disk_where_only_disk_has_room),    cmocka_unit_test(queues_by_hand),
                                        cmocka_unit_test(the_nearest_points_count_most)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

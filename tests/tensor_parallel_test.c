@@ -135,17 +135,19 @@ static void runs_of_shards(void **state) {
         int64_t rows, columns; /* columns 0: a vector */
         uint8_t dim, at;
         int32_t unit, ranks, wanted; /* 0: it would be cut */
-    } cases[] = {{576, 576, 0, SN_DEAL_RUN, 192, 2, 864}, {576, 576, 1, SN_DEAL_RUN, 192, 2, 0},  {576, 1536, 1, SN_DEAL_RUN, 1, 2, 3},
-                 {576, 1536, 1, SN_DEAL_RUN, 1, 4, 0},     {97, 64, 0, SN_DEAL_RUN, 1, 2, 0},       {103, 64, 0, SN_DEAL_RUN, 1, 2, 13},
-                 {768, 256, 0, SN_DEAL_THIRDS, 64, 2, 128}, {768, 256, 0, SN_DEAL_THIRDS, 1, 3, 86}, {64, 1536, 1, SN_DEAL_THIRDS, 256, 2, 1},
-                 {64, 768, 1, SN_DEAL_THIRDS, 128, 2, 0},   {1024, 0, 0, SN_DEAL_RUN, 1, 4, 1},     {1000, 0, 0, SN_DEAL_RUN, 1, 4, 0},
-                 {512, 64, 0, SN_DEAL_FOLDED, 64, 4, 0}};
+    } cases[] = {
+        {576, 576, 0, SN_DEAL_RUN, 192, 2, 864},   {576, 576, 1, SN_DEAL_RUN, 192, 2, 0},   {576, 1536, 1, SN_DEAL_RUN, 1, 2, 3},
+        {576, 1536, 1, SN_DEAL_RUN, 1, 4, 0},      {97, 64, 0, SN_DEAL_RUN, 1, 2, 0},       {103, 64, 0, SN_DEAL_RUN, 1, 2, 13},
+        {768, 256, 0, SN_DEAL_THIRDS, 64, 2, 128}, {768, 256, 0, SN_DEAL_THIRDS, 1, 3, 86}, {64, 1536, 1, SN_DEAL_THIRDS, 256, 2, 1},
+        {64, 768, 1, SN_DEAL_THIRDS, 128, 2, 0},   {1024, 0, 0, SN_DEAL_RUN, 1, 4, 1},      {1000, 0, 0, SN_DEAL_RUN, 1, 4, 0},
+        {512, 64, 0, SN_DEAL_FOLDED, 64, 4, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const sn_shape shape = cases[i].columns ? sn_shape_of(cases[i].rows, cases[i].columns) : sn_shape_of(cases[i].rows);
         const sn_split_axis x = {.kind = SN_SHARD, .dim = cases[i].dim, .at = cases[i].at, .unit = cases[i].unit};
         sn_split_axis runs;
         const bool fits = sn_split_of_runs(&shape, &x, cases[i].ranks, 256, &runs);
-        if (fits != (cases[i].wanted > 0) || (fits && (runs.unit != cases[i].wanted || runs.dim != x.dim || runs.at != x.at || runs.kind != SN_SHARD)))
+        if (fits != (cases[i].wanted > 0) ||
+            (fits && (runs.unit != cases[i].wanted || runs.dim != x.dim || runs.at != x.at || runs.kind != SN_SHARD)))
             fail_msg("case %zu: %s, %d a rank", i, fits ? "fits" : "is cut", runs.unit);
         const sn_split split = {.axis[SN_MESH_TP] = x};
         const sn_shape of = sn_shape_of_runs(&shape, &split, 256);
@@ -215,9 +217,11 @@ static void slices_that_cut_blocks(void **state) {
     train(&config, 1, STEADY "optimizer=adamw_8bit", &one);
     train(&config, 2, STEADY "optimizer=adamw_8bit tp=2", &several);
     for (int i = 0; i < WORLD_STEPS; i++)
-        if (!(fabs(several.loss[i] / one.loss[i] - 1) <= 1e-3)) fail_msg("step %d: loss %.9g, one rank %.9g", i + 1, several.loss[i], one.loss[i]);
+        if (!(fabs(several.loss[i] / one.loss[i] - 1) <= 1e-3))
+            fail_msg("step %d: loss %.9g, one rank %.9g", i + 1, several.loss[i], one.loss[i]);
     /* down_proj, of two blocks */
-    assert_int_equal(count_codes(&config, 2, "threads=1 optimizer=adamw_8bit tp=2"), count_codes(&config, 1, "threads=1 optimizer=adamw_8bit") - 4);
+    assert_int_equal(count_codes(&config, 2, "threads=1 optimizer=adamw_8bit tp=2"),
+                     count_codes(&config, 1, "threads=1 optimizer=adamw_8bit") - 4);
     world_forget(&one);
     world_forget(&several);
 }
@@ -244,7 +248,8 @@ static void ranks_of_a_class(void **state) {
     static const struct {
         int ranks;
         const char *options;
-    } cases[] = {{12, "tp=3"}, {12, "tp=2 zero_stage=3 sequence_parallel=on"}, {9, "tp=3 zero_stage=2"}, {8, "tp=2 zero_stage=1 precision=bf16"}};
+    } cases[] = {
+        {12, "tp=3"}, {12, "tp=2 zero_stage=3 sequence_parallel=on"}, {9, "tp=3 zero_stage=2"}, {8, "tp=2 zero_stage=1 precision=bf16"}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         sn_model_config config = odd_llama(false, true);
         config.vocab_size = 20011;
@@ -258,7 +263,9 @@ static void axes_have_names(void **state) {
     (void)state;
     static const struct {
         const char *options, *text, *other;
-    } cases[] = {{"tp=2", "shard(tp, dim", "(dp"}, {"", "shard(dp, dim 0)", "(tp"}, {"context_parallel_size=2", "shard(cp, dim 0, folded)", "(tp"},
+    } cases[] = {{"tp=2", "shard(tp, dim", "(dp"},
+                 {"", "shard(dp, dim 0)", "(tp"},
+                 {"context_parallel_size=2", "shard(cp, dim 0, folded)", "(tp"},
                  {"zero_stage=1", "shard(dp, unit", "(replica"}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         world w;
@@ -344,7 +351,8 @@ int main(void) {
                                        cmocka_unit_test(slices_that_cut_blocks),
                                        cmocka_unit_test(gpt2),
                                        cmocka_unit_test(sixteen_bits),
-                                       cmocka_unit_test(ranks_of_a_class), cmocka_unit_test(axes_have_names),
+                                       cmocka_unit_test(ranks_of_a_class),
+                                       cmocka_unit_test(axes_have_names),
                                        cmocka_unit_test(bytes_fall),
                                        cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,11 @@
 #include "support/tiny.h"
 
 static const char *const recipes[] = {
-    "seed=1", "recompute=all", "recompute=attention gradient_accumulation_steps=2", "lora=on recompute=all", "precision=bf16 recompute=every:2",
+    "seed=1",
+    "recompute=all",
+    "recompute=attention gradient_accumulation_steps=2",
+    "lora=on recompute=all",
+    "precision=bf16 recompute=every:2",
     "lora=on lora_dropout=0.1 precision=fp16",
 };
 

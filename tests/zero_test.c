@@ -63,7 +63,9 @@ static void train_on(const sn_model_config *model, const char *device, int ranks
     world_close(&w);
 }
 
-static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) { train_on(model, "cpu", ranks, options, out); }
+static void train(const sn_model_config *model, int ranks, const char *options, outcome *out) {
+    train_on(model, "cpu", ranks, options, out);
+}
 
 /* Every stage with `more` against stage 0 without `home`, which says where values rest. */
 static void check_at(sn_model_config config, const char *more, const char *home) {
@@ -72,12 +74,14 @@ static void check_at(sn_model_config config, const char *more, const char *home)
             outcome plain = {0}, other;
             for (int stage = 0; stage < 4; stage++) {
                 char options[256];
-                snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=%d zero_stage=%d %s %s", accumulation, stage, more, stage ? home : "");
+                snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=%d zero_stage=%d %s %s", accumulation, stage, more,
+                         stage ? home : "");
                 memset(&other, 0, sizeof other);
                 train(&config, ranks, options, stage ? &other : &plain);
                 if (stage && memcmp(&plain, &other, sizeof plain))
-                    fail_msg("%d ranks, %s: loss %.17g, stage 0 %.17g; norm %.9g, %.9g; weights %.8s, %.8s", ranks, options, other.loss[STEPS - 1],
-                             plain.loss[STEPS - 1], (double)other.norm[STEPS - 1], (double)plain.norm[STEPS - 1], other.weights, plain.weights);
+                    fail_msg("%d ranks, %s: loss %.17g, stage 0 %.17g; norm %.9g, %.9g; weights %.8s, %.8s", ranks, options,
+                             other.loss[STEPS - 1], plain.loss[STEPS - 1], (double)other.norm[STEPS - 1], (double)plain.norm[STEPS - 1],
+                             other.weights, plain.weights);
             }
             assert_true(isfinite(plain.loss[0]) && plain.loss[STEPS - 1] != plain.loss[0]);
         }
@@ -126,7 +130,8 @@ static void matrix(void **state) {
             for (int recompute = 0; recompute < 2; recompute++) {
                 outcome plain = {0}, other;
                 char base[128], options[384];
-                snprintf(base, sizeof base, "threads=1 gradient_accumulation_steps=%d recompute=%s", accumulation, recompute ? "all" : "none");
+                snprintf(base, sizeof base, "threads=1 gradient_accumulation_steps=%d recompute=%s", accumulation,
+                         recompute ? "all" : "none");
                 sn_model_config config = prime_llama();
                 train_on(&config, "cpu", ranks, base, &plain);
                 for (int home = 0; home < 3; home++)
@@ -135,7 +140,8 @@ static void matrix(void **state) {
                         snprintf(options, sizeof options, "%s zero_stage=%d %s", base, stage, homes[home]);
                         memset(&other, 0, sizeof other);
                         train_on(&config, home == 2 ? "cpu-split" : "cpu", ranks, options, &other);
-                        if (memcmp(&plain, &other, sizeof plain)) fail_msg("%d ranks, %s: another result than stage 0 in memory", ranks, options);
+                        if (memcmp(&plain, &other, sizeof plain))
+                            fail_msg("%d ranks, %s: another result than stage 0 in memory", ranks, options);
                         ran++;
                     }
                 assert_true(isfinite(plain.loss[0]) && plain.loss[STEPS - 1] != plain.loss[0]);
@@ -176,7 +182,8 @@ static int count_collectives(const sn_model_config *model, const char *options, 
 /* Small gradients summed together: the same bits, in fewer collectives. */
 static void joined(void **state) {
     (void)state;
-    static const char *const jobs[] = {"zero_stage=0", "zero_stage=3 recompute=light", "zero_stage=2 gradient_accumulation_steps=4 precision=bf16", "zero_stage=1 precision=fp16",
+    static const char *const jobs[] = {"zero_stage=0", "zero_stage=3 recompute=light",
+                                       "zero_stage=2 gradient_accumulation_steps=4 precision=bf16", "zero_stage=1 precision=fp16",
                                        "zero_stage=3 gradient_release=on max_grad_norm=0"};
     const sn_model_config config = odd_llama();
     for (size_t j = 0; j < sizeof jobs / sizeof jobs[0]; j++)
@@ -189,8 +196,10 @@ static void joined(void **state) {
             snprintf(options, sizeof options, "threads=1 join_sums=16KiB %s", jobs[j]);
             train(&config, ranks, options, &together);
             if (memcmp(&apart, &together, sizeof apart)) fail_msg("%d ranks, %s: other bits than apart", ranks, options);
-            const int sums = count_collectives(&config, options, "all_reduce", false), left = count_collectives(&config, options, "reduce_scatter", false);
-            if (!strstr(jobs[j], "release") && !(sums > 0 && before - left >= 3 * sums)) fail_msg("%s: %d sums, then %d and %d joined ones", options, before, left, sums);
+            const int sums = count_collectives(&config, options, "all_reduce", false),
+                      left = count_collectives(&config, options, "reduce_scatter", false);
+            if (!strstr(jobs[j], "release") && !(sums > 0 && before - left >= 3 * sums))
+                fail_msg("%s: %d sums, then %d and %d joined ones", options, before, left, sums);
         }
 }
 
@@ -211,7 +220,8 @@ static void one_sum_a_step(void **state) {
             snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=4 %s", jobs[j]);
             train(&config, ranks, options, &micro);
             for (int stage = 0; stage < 4; stage++) {
-                snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=4 gradient_sync=step zero_stage=%d %s", stage, jobs[j]);
+                snprintf(options, sizeof options, "threads=1 gradient_accumulation_steps=4 gradient_sync=step zero_stage=%d %s", stage,
+                         jobs[j]);
                 memset(&other, 0, sizeof other);
                 train(&config, ranks, options, stage ? &other : &plain);
                 if (stage && memcmp(&plain, &other, sizeof plain)) fail_msg("%d ranks, %s: other bits than stage 0", ranks, options);
@@ -263,7 +273,8 @@ static void gathers_in_8_bits(void **state) {
         for (size_t p = 0; p < w.s.job->n_persistent; p++) assert_int_equal(w.s.job->persistent[p].rest.form == SN_Q8_0, false);
         const sn_program *p = &w.plans[0]->programs[sn_job_role_index(w.s.job, SN_ROLE_TRAIN)].program;
         for (uint32_t i = 0; i < p->count; i++)
-            if (!strcmp(p->instrs[i].op, "all_gather") && p->instrs[i].n_in == 1 && strstr("q8_0 f32", sn_dtype_name(p->instrs[i].in[0].dtype))) {
+            if (!strcmp(p->instrs[i].op, "all_gather") && p->instrs[i].n_in == 1 &&
+                strstr("q8_0 f32", sn_dtype_name(p->instrs[i].in[0].dtype))) {
                 sent[int8] += (uint64_t)p->instrs[i].bytes;
                 blocks[int8] += p->instrs[i].in[0].dtype == SN_Q8_0;
             }
@@ -286,13 +297,17 @@ static void bytes_fall(void **state) {
         for (size_t p = 0; p < w.s.job->n_persistent; p++) held[stage][w.s.job->persistent[p].class_of] += w.plans[0]->persistent[p].bytes;
         world_close(&w);
     }
-    assert_true(held[1][SN_CLASS_OPTIMIZER] * 2 < held[0][SN_CLASS_OPTIMIZER] && held[1][SN_CLASS_GRADIENTS] == held[0][SN_CLASS_GRADIENTS]);
+    assert_true(held[1][SN_CLASS_OPTIMIZER] * 2 < held[0][SN_CLASS_OPTIMIZER] &&
+                held[1][SN_CLASS_GRADIENTS] == held[0][SN_CLASS_GRADIENTS]);
     assert_true(held[2][SN_CLASS_GRADIENTS] * 2 < held[0][SN_CLASS_GRADIENTS] && held[2][SN_CLASS_WEIGHTS] == held[0][SN_CLASS_WEIGHTS]);
     assert_true(held[3][SN_CLASS_WEIGHTS] * 2 < held[0][SN_CLASS_WEIGHTS] && held[3][SN_CLASS_OPTIMIZER] == held[1][SN_CLASS_OPTIMIZER]);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(full), cmocka_unit_test(forms), cmocka_unit_test(small_states), cmocka_unit_test(adapters), cmocka_unit_test(released), cmocka_unit_test(in_turns), cmocka_unit_test(gpt2), cmocka_unit_test(other_tiers), cmocka_unit_test(matrix),
-                                       cmocka_unit_test(joined), cmocka_unit_test(one_sum_a_step), cmocka_unit_test(gathers_in_8_bits), cmocka_unit_test(bytes_fall)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(full),      cmocka_unit_test(forms),          cmocka_unit_test(small_states),
+                                       cmocka_unit_test(adapters),  cmocka_unit_test(released),       cmocka_unit_test(in_turns),
+                                       cmocka_unit_test(gpt2),      cmocka_unit_test(other_tiers),    cmocka_unit_test(matrix),
+                                       cmocka_unit_test(joined),    cmocka_unit_test(one_sum_a_step), cmocka_unit_test(gathers_in_8_bits),
+                                       cmocka_unit_test(bytes_fall)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,7 +139,8 @@ snug_status snug_options_parse(snug_options *o, int argc, char *const *argv, con
     if (s == SN_OK && !sn_options_bool(o->store, "help") && !sn_options_bool(o->store, "help_all"))
         s = sn_options_read_environment(o->store);
     if (s == SN_OK && sn_options_has(o->store, "recipe")) s = sn_options_read_recipe(o->store, sn_options_string(o->store, "recipe"));
-    if (s == SN_OK && sn_options_has(o->store, "deepspeed")) s = sn_recipe_read_deepspeed(o->store, sn_options_string(o->store, "deepspeed"));
+    if (s == SN_OK && sn_options_has(o->store, "deepspeed"))
+        s = sn_recipe_read_deepspeed(o->store, sn_options_string(o->store, "deepspeed"));
     return (snug_status)s;
 }
 

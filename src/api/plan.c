@@ -127,8 +127,8 @@ static void render_json(const snug_plan *p, const sn_forecast *f, sn_str *text) 
     sn_str_add(text, ", \"budget\": {");
     for (int h = 0, n = 0; h < SN_HOLD_COUNT; h++) {
         if (p->limits.most[h] == UINT64_MAX) continue;
-        sn_str_printf(text, "%s\"%s\": {\"bytes\": %llu, \"missing_bytes\": %llu}", n++ ? ", " : "", snug_tier_names[h], (unsigned long long)b->budget_by_tier[h],
-                      (unsigned long long)b->missing_by_tier[h]);
+        sn_str_printf(text, "%s\"%s\": {\"bytes\": %llu, \"missing_bytes\": %llu}", n++ ? ", " : "", snug_tier_names[h],
+                      (unsigned long long)b->budget_by_tier[h], (unsigned long long)b->missing_by_tier[h]);
     }
     sn_str_add(text, "}, \"fit\": ");
     sn_fit_json(&p->fit, text);

@@ -15,7 +15,8 @@ snug_status snug_probe(int threads, bool again, const char *folder, snug_probe_r
                                .bf16_flops = p.bf16_flops,
                                .int8_ops = p.int8_ops,
                                .read_bytes = p.read_bytes,
-                               .kernels = p.profile.n, .cached = cached};
+                               .kernels = p.profile.n,
+                               .cached = cached};
     const sn_probe_disk *d = sn_probe_find_disk(&p, folder);
     if (d) out->disk_read_bytes = d->read_bytes;
     if (d) out->disk_write_bytes = d->write_bytes;

@@ -19,8 +19,12 @@ static const sn_option plan_table[] = {
     {.key = "html", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "draw memory over the step into a page of its own"}};
 static const sn_option_group plan_own = SN_OPTION_GROUP("Plan", plan_table);
 
-static const sn_option train_table[] = {
-    {.key = "out", .by_rank = true, .aliases = "output_dir,o", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "where everything is written"}};
+static const sn_option train_table[] = {{.key = "out",
+                                         .by_rank = true,
+                                         .aliases = "output_dir,o",
+                                         .kind = SN_OPTION_STRING,
+                                         .metavar = "DIR",
+                                         .help = "where everything is written"}};
 static const sn_option_group train_own = SN_OPTION_GROUP("Result", train_table);
 
 static const sn_option merge_table[] = {{.key = "out",
@@ -85,8 +89,9 @@ static const sn_option explain_table[] = {
     {.key = "program", .kind = SN_OPTION_STRING, .metavar = "NAME", .help = "only this program: step, evaluate, decode, ..."}};
 static const sn_option_group explain_own = SN_OPTION_GROUP("Explain", explain_table);
 
-static const sn_option probe_table[] = {{.key = "again", .kind = SN_OPTION_FLAG, .help = "measure anew"},
-                                         {.key = "disk", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "measure reading and writing there too, as --offload-dir would"}};
+static const sn_option probe_table[] = {
+    {.key = "again", .kind = SN_OPTION_FLAG, .help = "measure anew"},
+    {.key = "disk", .kind = SN_OPTION_STRING, .metavar = "DIR", .help = "measure reading and writing there too, as --offload-dir would"}};
 static const sn_option_group probe_own = SN_OPTION_GROUP("Probe", probe_table);
 
 static const sn_default windows[] = {{"ctx_size", "512"}, {0}};
@@ -101,10 +106,12 @@ const sn_verb sn_verbs[] = {
     {"show", "what is in a model", "MODEL", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
     {"rm", "remove a pulled model", "NAME", NULL, "", "", NULL, none, SN_INFERENCE_NONE},
     {"plan", "what a job will take, before it takes it", "MODEL [options of the job]", &plan_own, TRAINING_GROUPS ",Cluster,Generation", "",
-     "for,compare,memory,ranks,nodes,device_shape,html,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,kv_cache_dtype,adapter,thread_ranks,device,recipe,json,"
+     "for,compare,memory,ranks,nodes,device_shape,html,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,kv_cache_dtype,adapter,"
+     "thread_ranks,device,recipe,json,"
      "help,help_all",
      none, SN_INFERENCE_NONE},
-    {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS, "data,nodes",
+    {"train", "fine-tune a model inside a memory budget", "MODEL --data FILE --out DIR [options]", &train_own, TRAINING_GROUPS,
+     "data,nodes",
      "data,out,memory,full,passes,per_device_train_batch_size,cutoff_len,packing,max_steps,num_train_epochs,learning_rate,"
      "lr_scheduler_type,warmup_steps,save_steps,resume,adapter,seed,threads,recipe,json,help,help_all",
      none, SN_INFERENCE_NONE},
@@ -122,8 +129,8 @@ const sn_verb sn_verbs[] = {
      "prompt,decode,repetitions,passes,kv_cache_dtype,memory,threads,recipe,json,verbose,help,help_all", none, SN_INFERENCE_GENERATES},
     {"tokenize", "text to token ids", "MODEL --data FILE", &tokenize_own, "", "data", NULL, none, SN_INFERENCE_NONE},
     {"detokenize", "token ids to text", "MODEL --data FILE | MODEL ID...", NULL, "", "data", NULL, none, SN_INFERENCE_NONE},
-    {"explain", "a job's graphs and programs as text", "MODEL [options of the job]", &explain_own, TRAINING_GROUPS ",Cluster,Generation", "",
-     "for,stage,program,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,thread_ranks,device,recipe,help,help_all", none,
+    {"explain", "a job's graphs and programs as text", "MODEL [options of the job]", &explain_own, TRAINING_GROUPS ",Cluster,Generation",
+     "", "for,stage,program,full,passes,per_device_train_batch_size,cutoff_len,ctx_size,thread_ranks,device,recipe,help,help_all", none,
      SN_INFERENCE_NONE},
     {"probe", "what this machine can do at most", "", &probe_own, "", "threads", NULL, none, SN_INFERENCE_NONE},
     {"version", "snug's version", "", NULL, "", "", NULL, none, SN_INFERENCE_NONE},

@@ -36,9 +36,11 @@ static void hashes(void **state) {
     sn_sha256_end(&h, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_int_equal(sn_crc32c(0, "123456789", 9), 0xe3069283);
-    for (size_t n = 0; n <= 9; n++) assert_int_equal(sn_crc32c_join(sn_crc32c(0, "123456789", n), sn_crc32c(0, &"123456789"[n], 9 - n), 9 - n), 0xe3069283);
+    for (size_t n = 0; n <= 9; n++)
+        assert_int_equal(sn_crc32c_join(sn_crc32c(0, "123456789", n), sn_crc32c(0, &"123456789"[n], 9 - n), 9 - n), 0xe3069283);
     static const char zeros[100003];
-    assert_int_equal(sn_crc32c_join(sn_crc32c(0, "abc", 3), sn_crc32c(0, zeros, sizeof zeros), sizeof zeros), sn_crc32c(sn_crc32c(0, "abc", 3), zeros, sizeof zeros));
+    assert_int_equal(sn_crc32c_join(sn_crc32c(0, "abc", 3), sn_crc32c(0, zeros, sizeof zeros), sizeof zeros),
+                     sn_crc32c(sn_crc32c(0, "abc", 3), zeros, sizeof zeros));
 }
 
 static void checked_sizes(void **state) {
@@ -90,7 +92,8 @@ static void late_members_take_nothing(void **state) {
         memset(calls[i % 2].seen, 0, sizeof calls[0].seen);
         sn_team_run(team, n, ordered_task, &calls[i % 2]);
         for (int k = 0; k < 64; k++)
-            if (atomic_load(&calls[i % 2].seen[k]) != (k < n)) fail_msg("call %d of %d tasks: task %d ran %d times", i, n, k, atomic_load(&calls[i % 2].seen[k]));
+            if (atomic_load(&calls[i % 2].seen[k]) != (k < n))
+                fail_msg("call %d of %d tasks: task %d ran %d times", i, n, k, atomic_load(&calls[i % 2].seen[k]));
     }
     sn_team_close(team);
 }
@@ -161,10 +164,14 @@ static void a_program_allocates_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_known_answers), cmocka_unit_test(hashes),
-        cmocka_unit_test(checked_sizes),        cmocka_unit_test(team_runs_each_task_once), cmocka_unit_test(late_members_take_nothing),
+        cmocka_unit_test(philox_known_answers),
+        cmocka_unit_test(hashes),
+        cmocka_unit_test(checked_sizes),
+        cmocka_unit_test(team_runs_each_task_once),
+        cmocka_unit_test(late_members_take_nothing),
         cmocka_unit_test(a_program_allocates_nothing),
-        cmocka_unit_test(file_replaced_whole),  cmocka_unit_test(json_strings),
+        cmocka_unit_test(file_replaced_whole),
+        cmocka_unit_test(json_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
-#define SN_CPU_LIST(X)                                                                                             \
-    X(AVX2, "avx2")             /* with FMA and F16C */                                                           \
-    X(AVX512, "avx512")         /* F, BW, DQ, VL */                                                               \
-    X(AVX512_BF16, "avx512_bf16")                                                                                 \
+#define SN_CPU_LIST(X)                          \
+    X(AVX2, "avx2")     /* with FMA and F16C */ \
+    X(AVX512, "avx512") /* F, BW, DQ, VL */     \
+    X(AVX512_BF16, "avx512_bf16")               \
     X(AVX512_VNNI, "avx512_vnni")
 
 enum {

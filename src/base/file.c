@@ -57,8 +57,10 @@ sn_status sn_file_read_all(const char *path, size_t max_bytes, char **data, size
     *data = NULL;
     SN_TRY(sn_file_open(path, &fd, &bytes));
     sn_status s = SN_OK;
-    if (bytes > max_bytes) s = sn_fail(SN_ERR_FORMAT, "%s has %llu bytes, more than the %zu allowed", path, (unsigned long long)bytes, max_bytes);
-    if (s == SN_OK && !(*data = sn_alloc((size_t)bytes + 1))) s = sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %llu bytes for %s", (unsigned long long)bytes, path);
+    if (bytes > max_bytes)
+        s = sn_fail(SN_ERR_FORMAT, "%s has %llu bytes, more than the %zu allowed", path, (unsigned long long)bytes, max_bytes);
+    if (s == SN_OK && !(*data = sn_alloc((size_t)bytes + 1)))
+        s = sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %llu bytes for %s", (unsigned long long)bytes, path);
     if (s == SN_OK) s = sn_file_read_at(fd, path, 0, *data, (size_t)bytes);
     close(fd);
     if (s != SN_OK) {

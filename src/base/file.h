@@ -21,8 +21,8 @@ sn_status sn_file_open(const char *path, int *fd, uint64_t *size); /* for readin
 /* Writes path.tmp, fsyncs it, renames it to path and fsyncs the folder. */
 sn_status sn_file_replace(const char *path, const void *data, size_t n);
 
-sn_status sn_make_dirs(const char *path);          /* like mkdir -p */
-sn_status sn_remove_tree(const char *path);        /* like rm -r; a missing path is fine */
+sn_status sn_make_dirs(const char *path);   /* like mkdir -p */
+sn_status sn_remove_tree(const char *path); /* like rm -r; a missing path is fine */
 sn_status sn_sync_dir(const char *path);
 bool sn_path_exists(const char *path);
 bool sn_path_is_dir(const char *path);

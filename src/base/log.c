@@ -22,12 +22,12 @@ static void emit(sn_log_level level, const char *format, va_list args) {
     else fprintf(stderr, "%s%s\n", level == SN_LOG_WARN ? "warning: " : "", text);
 }
 
-#define DEFINE(name, level)                                                                                        \
-    void name(const char *format, ...) {                                                                           \
-        va_list args;                                                                                              \
-        va_start(args, format);                                                                                    \
-        emit(level, format, args);                                                                                 \
-        va_end(args);                                                                                              \
+#define DEFINE(name, level)              \
+    void name(const char *format, ...) { \
+        va_list args;                    \
+        va_start(args, format);          \
+        emit(level, format, args);       \
+        va_end(args);                    \
     }
 DEFINE(sn_debug, SN_LOG_DEBUG)
 DEFINE(sn_info, SN_LOG_INFO)

@@ -33,9 +33,7 @@ long sn_alloc_fail_at(long n) {
 
 void *sn_alloc(size_t bytes) { return must_fail() ? NULL : malloc(bytes ? bytes : 1); }
 
-void *sn_alloc_zero(size_t count, size_t size) {
-    return must_fail() ? NULL : calloc(count ? count : 1, size ? size : 1);
-}
+void *sn_alloc_zero(size_t count, size_t size) { return must_fail() ? NULL : calloc(count ? count : 1, size ? size : 1); }
 
 void *sn_realloc(void *p, size_t bytes) { return must_fail() ? NULL : realloc(p, bytes ? bytes : 1); }
 

@@ -30,9 +30,9 @@ struct sn_team {
     _Atomic(void *) context;
     atomic_bool forbids; /* the caller may not allocate, so neither may its members */
     atomic_uint n_tasks;
-    _Alignas(64) atomic_uint round;     /* raised once for each call; futex word */
-    _Alignas(64) atomic_ullong ticket;  /* round << 32 | next task */
-    _Alignas(64) atomic_uint done;      /* tasks that have ended; futex word */
+    _Alignas(64) atomic_uint round;    /* raised once for each call; futex word */
+    _Alignas(64) atomic_ullong ticket; /* round << 32 | next task */
+    _Alignas(64) atomic_uint done;     /* tasks that have ended; futex word */
     atomic_bool stop;
 };
 

@@ -15,7 +15,8 @@ int cli_probe(cli *c) {
         printf("{\"features\": \"%s\", \"threads\": %d, \"f32_flops\": %.6g, \"bf16_flops\": %.6g, \"int8_ops\": %.6g, "
                "\"read_bytes_per_s\": %.6g, \"disk_read_bytes_per_s\": %.6g, \"disk_write_bytes_per_s\": %.6g, \"kernels\": %zu, "
                "\"cached\": %s}\n",
-               r.features, r.threads, r.f32_flops, r.bf16_flops, r.int8_ops, r.read_bytes, r.disk_read_bytes, r.disk_write_bytes, r.kernels, r.cached ? "true" : "false");
+               r.features, r.threads, r.f32_flops, r.bf16_flops, r.int8_ops, r.read_bytes, r.disk_read_bytes, r.disk_write_bytes, r.kernels,
+               r.cached ? "true" : "false");
         return CLI_OK;
     }
     printf("%s, %d threads%s\n", r.features, r.threads, r.cached ? " (measured before; --again measures anew)" : "");

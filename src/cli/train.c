@@ -48,7 +48,8 @@ static void report(const cli *c, const snug_train_summary *s) {
            cli_bytes(s->planned_bytes, planned_text), (unsigned long long)s->peak_bytes, cli_bytes(s->peak_bytes, peak));
     if (isfinite(s->step_seconds))
         printf("a step took %.3g s, estimated %.3g s (%+.0f%%)%s\n", s->step_seconds, s->estimated_step_seconds,
-               100 * (s->estimated_step_seconds / s->step_seconds - 1), s->estimate_measured ? "" : ", by guessed rates: snug probe measures this machine");
+               100 * (s->estimated_step_seconds / s->step_seconds - 1),
+               s->estimate_measured ? "" : ", by guessed rates: snug probe measures this machine");
     if (s->interrupted) printf("--resume goes on from here\n");
 }
 

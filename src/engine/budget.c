@@ -8,7 +8,8 @@
 
 static uint64_t budget_here(const sn_options *recipe, int ranks) {
     sn_budget b = sn_options_budget(recipe, "memory");
-    if (b.bare == UINT64_MAX && b.device == UINT64_MAX && b.host == UINT64_MAX) return sn_memory_free() / (uint64_t)ranks; /* unset, or disk= alone */
+    if (b.bare == UINT64_MAX && b.device == UINT64_MAX && b.host == UINT64_MAX)
+        return sn_memory_free() / (uint64_t)ranks; /* unset, or disk= alone */
     return b.bare != UINT64_MAX ? b.bare : b.device;
 }
 
@@ -40,8 +41,11 @@ sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe) {
     l.stated[SN_HOLD_DEVICE] = s->accelerator || b.bare != UINT64_MAX || b.device != UINT64_MAX;
     bool named = b.bare == UINT64_MAX && b.device != UINT64_MAX;
     l.whole = !addresses && s->device.shape.kind == SN_DEVICE_CPU && !s->accelerator && !named;
-    l.disk_free = s->accelerator || s->whole_cluster ? UINT64_MAX : free_below(sn_passes_folder(recipe, NULL)); /* another machine's disk is not this one */
-    if (!strcmp(s->device.shape.name, "null")) l = (sn_limits){.most = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, .disk_free = UINT64_MAX, .sharing = l.sharing};
+    l.disk_free = s->accelerator || s->whole_cluster
+                      ? UINT64_MAX
+                      : free_below(sn_passes_folder(recipe, NULL)); /* another machine's disk is not this one */
+    if (!strcmp(s->device.shape.name, "null"))
+        l = (sn_limits){.most = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, .disk_free = UINT64_MAX, .sharing = l.sharing};
     return l;
 }
 
@@ -60,9 +64,7 @@ void sn_limits_agree(sn_limits *l, const sn_world *w) {
     l->sharing = SN_RANKS_MOST - (int)sn_world_least(w, (uint64_t)(SN_RANKS_MOST - l->sharing)); /* of the fullest node */
 }
 
-static uint64_t times(uint64_t bytes, int ranks) {
-    return bytes > UINT64_MAX / (uint64_t)ranks ? UINT64_MAX : bytes * (uint64_t)ranks;
-}
+static uint64_t times(uint64_t bytes, int ranks) { return bytes > UINT64_MAX / (uint64_t)ranks ? UINT64_MAX : bytes * (uint64_t)ranks; }
 
 static uint64_t disk_arenas(const sn_limits *l, const sn_bill *b) { return times(b->by_tier[SN_TIER_DISK] - b->files, l->sharing); }
 
@@ -106,12 +108,12 @@ sn_status sn_limits_check(const sn_limits *l, const sn_bill *b, const char *chan
         memory |= h != SN_HOLD_DISK;
     }
     if (disk_arenas(l, b) > l->disk_free)
-        sn_str_printf(&text, "%s%llu bytes are to rest on disk, %llu are free there", text.size ? "; " : "", (unsigned long long)disk_arenas(l, b),
-                      (unsigned long long)l->disk_free);
+        sn_str_printf(&text, "%s%llu bytes are to rest on disk, %llu are free there", text.size ? "; " : "",
+                      (unsigned long long)disk_arenas(l, b), (unsigned long long)l->disk_free);
     if (!text.size) return SN_OK;
     if (memory)
-        sn_str_printf(&text, ". The peak is in %s at %s, the largest value there is %s (%s)", b->peak_program, b->peak_op, b->n_largest ? b->largest[0].name : "?",
-                      sn_bytes_text(b->n_largest ? b->largest[0].bytes : 0, largest));
+        sn_str_printf(&text, ". The peak is in %s at %s, the largest value there is %s (%s)", b->peak_program, b->peak_op,
+                      b->n_largest ? b->largest[0].name : "?", sn_bytes_text(b->n_largest ? b->largest[0].bytes : 0, largest));
     sn_status s = sn_fail(SN_ERR_BUDGET, "%s%s%s", text.data ? text.data : "over budget", change ? "; " : "", change ? change : "");
     sn_str_free(&text);
     return s;

@@ -13,15 +13,15 @@ typedef enum sn_hold { SN_HOLD_DEVICE, SN_HOLD_HOST, SN_HOLD_DISK, SN_HOLD_COUNT
 typedef struct sn_limits {
     uint64_t most[SN_HOLD_COUNT]; /* bytes; UINT64_MAX: no bound */
     bool stated[SN_HOLD_COUNT];   /* by the recipe: else it is what is free */
-    uint64_t disk_free;           /* bytes free where values rest on disk; UINT64_MAX: unknown. A search keeps to it; training checks it anew */
-    bool one_memory;              /* the device tier is host memory */
-    bool whole;                   /* one_memory does not hold, and yet the device's bound is for a rank's arenas in both tiers: a CPU that plays a device */
-    int sharing;                  /* ranks of a node */
+    uint64_t disk_free; /* bytes free where values rest on disk; UINT64_MAX: unknown. A search keeps to it; training checks it anew */
+    bool one_memory;    /* the device tier is host memory */
+    bool whole;  /* one_memory does not hold, and yet the device's bound is for a rank's arenas in both tiers: a CPU that plays a device */
+    int sharing; /* ranks of a node */
 } sn_limits;
 
 /* From `memory` (a bare number bounds the memory of a rank, on an accelerator its device memory; device=, host=, disk=), else the capacity
- * of device_shape, else, unless the ranks are only planned, what the cgroup and the machine have free, divided by the ranks of the node. The
- * session is planned. */
+ * of device_shape, else, unless the ranks are only planned, what the cgroup and the machine have free, divided by the ranks of the node.
+ * The session is planned. */
 sn_limits sn_limits_of(const sn_session *s, const sn_options *recipe);
 
 /* Those that the recipe states alone: what is free is no bound to a job that is only planned. */

@@ -13,7 +13,8 @@
 #include "engine/turns.h"
 #include "io/safetensors.h"
 
-/* What a checkpoint holds. A 16-bit weight is made from its master again, but is kept too: the file stays whole. turn: whose states there are. */
+/* What a checkpoint holds. A 16-bit weight is made from its master again, but is kept too: the file stays whole. turn: whose states there
+ * are. */
 static bool is_state(const sn_job *job, sn_pid p, int32_t turn) {
     const sn_persistent *e = &job->persistent[p];
     const int32_t own = sn_job_turn(job, p);
@@ -79,7 +80,8 @@ static sn_status write_pieces(const sn_session *s, int32_t turn, sn_st_writer *w
         size_t bytes;
         sn_run *holder;
         for (int i = 0; sn_session_piece(s, (sn_pid)p, i, &holder, &bytes); i++) {
-            for (sn_extent part = {0}; sn_session_part(s, holder, (sn_pid)p, &part);) SN_TRY(write_part(holder, (sn_pid)p, &part, w, index - 1, &n->crc));
+            for (sn_extent part = {0}; sn_session_part(s, holder, (sn_pid)p, &part);)
+                SN_TRY(write_part(holder, (sn_pid)p, &part, w, index - 1, &n->crc));
             n->bytes += bytes;
         }
     }
@@ -130,7 +132,8 @@ static sn_status write_state(const sn_session *s, int32_t turn, const char *path
     const int ranks = s->world ? s->world->size : 1, rank = s->world ? s->world->rank : 0;
     if (status == SN_OK) status = sn_st_write_open(path, &w);
     for (size_t p = 0; status == SN_OK && p < job->n_persistent; p++)
-        if (is_state(job, (sn_pid)p, turn)) status = sn_st_add_tensor(&w, job->persistent[p].name, job->persistent[p].rest.form, &job->persistent[p].shape);
+        if (is_state(job, (sn_pid)p, turn))
+            status = sn_st_add_tensor(&w, job->persistent[p].name, job->persistent[p].rest.form, &job->persistent[p].shape);
     const size_t own = w.tensor_count * sizeof(note);
     note *notes = sn_alloc_zero((size_t)ranks + 1, own);
     if (status == SN_OK && !notes) status = sn_fail(SN_ERR_NO_MEMORY, "cannot note what is written");
@@ -192,7 +195,9 @@ sn_status sn_checkpoint_save(const sn_session *s, const char *out_dir, const sn_
     if (status == SN_OK && writes) status = sn_make_dirs(partial.data);
     status = write_state(s, sn_turn_in_progress(s->job, c->update_step), state.data, &tensors, status);
     if (status == SN_OK && writes) {
-        sn_str_printf(&text, "{\n  \"version\": 1,\n  \"batch_step\": %lld,\n  \"update_step\": %lld,\n  \"loss_scale\": %.17g,\n  \"scale_growth\": %lld,\n",
+        sn_str_printf(&text,
+                      "{\n  \"version\": 1,\n  \"batch_step\": %lld,\n  \"update_step\": %lld,\n  \"loss_scale\": %.17g,\n  "
+                      "\"scale_growth\": %lld,\n",
                       (long long)c->batch_step, (long long)c->update_step, c->loss_scale, (long long)c->scale_growth);
         if (isfinite(c->first_loss)) sn_str_printf(&text, "  \"first_loss\": %.17g,\n", c->first_loss);
         sn_str_printf(&text, "  \"tokens\": %lld,\n  \"epoch\": %llu,\n  \"position\": %llu,\n  \"digest\": ", (long long)c->tokens,
@@ -301,7 +306,8 @@ static sn_status load_one(const sn_session *s, const char *folder, sn_counters *
         c->scale_growth = json_integer_value(json_object_get(root, "scale_growth"));
         c->first_loss = json_object_get(root, "first_loss") ? json_number_value(json_object_get(root, "first_loss")) : NAN;
         c->tokens = json_integer_value(json_object_get(root, "tokens"));
-        c->cursor = (sn_data_cursor){.batch_step = (uint64_t)c->batch_step, .epoch = (uint64_t)json_integer_value(json_object_get(root, "epoch")),
+        c->cursor = (sn_data_cursor){.batch_step = (uint64_t)c->batch_step,
+                                     .epoch = (uint64_t)json_integer_value(json_object_get(root, "epoch")),
                                      .position = (uint64_t)json_integer_value(json_object_get(root, "position"))};
         if (theirs && strcmp(theirs, digest)) {
             *torn = false;

@@ -42,7 +42,8 @@ static sn_status measure(sn_model *model, const sn_options *recipe, sn_compared 
     return status;
 }
 
-static sn_status add_choice(sn_model *model, const sn_options *recipe, const sn_pass *pass, const sn_choice *choice, sn_comparison *c, common *base) {
+static sn_status add_choice(sn_model *model, const sn_options *recipe, const sn_pass *pass, const sn_choice *choice, sn_comparison *c,
+                            common *base) {
     sn_compared *row = &c->rows[c->n++];
     sn_options *changed;
     row->pass = pass->name;
@@ -64,8 +65,7 @@ sn_status sn_compare_training(sn_model *model, const sn_options *recipe, sn_comp
     for (size_t i = 0; s == SN_OK && i < sn_n_passes; i++) {
         const sn_pass *p = sn_passes[i];
         for (size_t k = 0; s == SN_OK && k < p->n_choices; k++)
-            if (sn_choice_applies(p, recipe, &base.cluster, &p->choices[k]))
-                s = add_choice(model, recipe, p, &p->choices[k], out, &base);
+            if (sn_choice_applies(p, recipe, &base.cluster, &p->choices[k])) s = add_choice(model, recipe, p, &p->choices[k], out, &base);
     }
     if (s != SN_OK) sn_comparison_free(out);
     return s;
@@ -97,7 +97,8 @@ void sn_comparison_print(const sn_comparison *c, sn_str *out) {
                   c->measured ? "" : " from guessed rates (snug probe measures this machine, --device-shape names another)");
     if (c->stated) sn_str_add(out, "; over: more than the budget");
     for (int h = 0; h < SN_HOLD_COUNT; h++)
-        if (c->limits.most[h] != UINT64_MAX) sn_str_printf(out, ", %s %s", sn_tier_name((sn_tier)h), sn_bytes_text(c->limits.most[h], total));
+        if (c->limits.most[h] != UINT64_MAX)
+            sn_str_printf(out, ", %s %s", sn_tier_name((sn_tier)h), sn_bytes_text(c->limits.most[h], total));
     sn_str_add(out, "\n");
 }
 

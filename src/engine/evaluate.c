@@ -9,7 +9,11 @@
 
 static const sn_option evaluation_options[] = {
     {.key = "data", .by_rank = true, .aliases = "dataset,f,file", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "text or JSONL"},
-    {.key = "stride", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "N", .help = "of sliding windows; 0: whole windows, second halves count (llama.cpp)"},
+    {.key = "stride",
+     .kind = SN_OPTION_INT,
+     .default_text = "0",
+     .metavar = "N",
+     .help = "of sliding windows; 0: whole windows, second halves count (llama.cpp)"},
     {.key = "dump_logits", .kind = SN_OPTION_STRING, .metavar = "FILE", .help = "write logits [tokens, vocab] as safetensors"}};
 const sn_option_group sn_evaluation_options = SN_OPTION_GROUP("Evaluation", evaluation_options);
 
@@ -20,7 +24,8 @@ sn_status sn_evaluator_open(sn_model *model, const sn_options *recipe, const cha
     if (adapter && *adapter) SN_TRY(sn_adapter_recipe(adapter, recipe, &effective));
     sn_status status = sn_session_machine(s, recipe);
     if (status == SN_OK)
-        status = sn_job_for_evaluation(model->config, parameters.find ? &parameters : NULL, tokens, logits, effective ? effective : recipe, &s->cluster, &s->job);
+        status = sn_job_for_evaluation(model->config, parameters.find ? &parameters : NULL, tokens, logits, effective ? effective : recipe,
+                                       &s->cluster, &s->job);
     sn_options_close(effective);
     if (status == SN_OK) status = sn_session_plan(s);
     if (status == SN_OK) status = sn_session_check_budget(s, recipe);
@@ -67,8 +72,10 @@ sn_status sn_evaluate_perplexity(sn_model *model, const sn_options *recipe, cons
     sn_session s;
     *out = (sn_perplexity){0};
     if (ctx < 4) return sn_fail(SN_ERR_USAGE, "ctx_size is %lld, wanted at least 4", (long long)ctx);
-    if (stride < 0 || stride > ctx) return sn_fail(SN_ERR_USAGE, "stride is %lld, wanted 0 to ctx_size (%lld)", (long long)stride, (long long)ctx);
-    if (stride == 0 ? n < ctx : n < 2) return sn_fail(SN_ERR_DATA, "the text has %lld tokens, a window is %lld", (long long)n, (long long)ctx);
+    if (stride < 0 || stride > ctx)
+        return sn_fail(SN_ERR_USAGE, "stride is %lld, wanted 0 to ctx_size (%lld)", (long long)stride, (long long)ctx);
+    if (stride == 0 ? n < ctx : n < 2)
+        return sn_fail(SN_ERR_DATA, "the text has %lld tokens, a window is %lld", (long long)n, (long long)ctx);
     SN_TRY(check_ids(model, ids, n));
     SN_TRY(sn_evaluator_open(model, recipe, adapter, ctx, false, &s));
     sn_status status = SN_OK;
@@ -89,7 +96,8 @@ sn_status sn_evaluate_perplexity(sn_model *model, const sn_options *recipe, cons
     return SN_OK;
 }
 
-sn_status sn_evaluate_dump_logits(sn_model *model, const sn_options *recipe, const char *adapter, const int32_t *ids, int64_t n, const char *path) {
+sn_status sn_evaluate_dump_logits(sn_model *model, const sn_options *recipe, const char *adapter, const int32_t *ids, int64_t n,
+                                  const char *path) {
     sn_session s;
     sn_st_writer w;
     int64_t vocab = model->config->vocab_size;

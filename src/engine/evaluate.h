@@ -4,8 +4,6 @@
 
 #include "engine/session.h"
 
-
-
 typedef struct sn_perplexity {
     double nll;        /* mean negative log-likelihood of the counted tokens, nats */
     double perplexity; /* exp(nll) */
@@ -21,7 +19,8 @@ sn_status sn_evaluate_perplexity(sn_model *model, const sn_options *recipe, cons
                                  int64_t stride, int32_t bos, sn_perplexity *out);
 
 /* Writes the logits of n ids as one sequence to a safetensors file: one F32 tensor "logits" [n, vocab]. */
-sn_status sn_evaluate_dump_logits(sn_model *model, const sn_options *recipe, const char *adapter, const int32_t *ids, int64_t n, const char *path);
+sn_status sn_evaluate_dump_logits(sn_model *model, const sn_options *recipe, const char *adapter, const int32_t *ids, int64_t n,
+                                  const char *path);
 
 /* One sequence of n tokens into the inputs of a program of T tokens; the rest is padding. */
 void sn_fill_sequence(sn_run *run, int program, int slot, const int32_t *ids, int64_t n, int64_t T);

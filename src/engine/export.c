@@ -13,7 +13,8 @@ sn_status sn_export_form(const char *text, int *form) {
     return SN_OK;
 }
 
-static sn_status write(const sn_model *model, const sn_session *session, const char *adapter, const char *out, bool gguf, int form, int threads, sn_export_report *report) {
+static sn_status write(const sn_model *model, const sn_session *session, const char *adapter, const char *out, bool gguf, int form,
+                       int threads, sn_export_report *report) {
     sn_export v;
     SN_TRY(sn_export_open(&v, model, session, adapter, threads));
     sn_status s = gguf ? sn_export_write_gguf(&v, out, form, report) : sn_export_write_hf(&v, out, form, report);

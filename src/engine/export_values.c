@@ -183,7 +183,8 @@ static void drop_delta(sn_export *v) {
 }
 
 /* One part as f32: where it lies in the run, or a copy. *rank 0: not known yet. */
-static sn_status read_part(sn_export *v, sn_adapter_part part, int64_t rows, int64_t columns, float **owned, const float **out, int64_t *rank) {
+static sn_status read_part(sn_export *v, sn_adapter_part part, int64_t rows, int64_t columns, float **owned, const float **out,
+                           int64_t *rank) {
     const char *weight = v->item->name.hf;
     char file_name[SN_ADAPTER_NAME], found[96];
     const sn_st_tensor *t = v->has_adapter ? sn_adapter_find(&v->adapter, weight, part) : NULL;

@@ -34,7 +34,7 @@ typedef struct sn_export {
     const sn_model *model;
     const sn_session *session; /* may be NULL */
     sn_adapter adapter;
-    bool has_adapter; /* an adapter's files, else the session's own adapters */
+    bool has_adapter;       /* an adapter's files, else the session's own adapters */
     sn_model_config config; /* as it is written; owns nothing */
     sn_export_item *items;
     size_t count;

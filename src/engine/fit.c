@@ -16,12 +16,13 @@ static sn_status refuse(const sn_search *s, const sn_limits *l, const sn_options
     char with[24], disk[24], room[24], change[512];
     const char *key, *folder = sn_passes_folder(recipe, &key);
     if (s->n_fits)
-        snprintf(change, sizeof change, "the cheapest change that fits is %s (%s, %s)", s->fits[0].change, sn_bytes_text(s->fits[0].need[SN_HOLD_DEVICE], with),
-                 kind_words[s->fits[0].kind]);
+        snprintf(change, sizeof change, "the cheapest change that fits is %s (%s, %s)", s->fits[0].change,
+                 sn_bytes_text(s->fits[0].need[SN_HOLD_DEVICE], with), kind_words[s->fits[0].kind]);
     else
-        snprintf(change, sizeof change, "no change that snug %s fits; the smallest is %s (%s, %s on disk%s%s)", s->cut ? "has tried" : "knows",
-                 *s->smallest.change ? s->smallest.change : "unknown", sn_bytes_text(s->smallest.need[SN_HOLD_DEVICE], with),
-                 sn_bytes_text(s->smallest.need[SN_HOLD_DISK], disk), l->disk_free == UINT64_MAX ? "" : ", where values rest there is room for ",
+        snprintf(change, sizeof change, "no change that snug %s fits; the smallest is %s (%s, %s on disk%s%s)",
+                 s->cut ? "has tried" : "knows", *s->smallest.change ? s->smallest.change : "unknown",
+                 sn_bytes_text(s->smallest.need[SN_HOLD_DEVICE], with), sn_bytes_text(s->smallest.need[SN_HOLD_DISK], disk),
+                 l->disk_free == UINT64_MAX ? "" : ", where values rest there is room for ",
                  l->disk_free == UINT64_MAX ? "" : sn_bytes_text(l->disk_free, room));
     if (!s->n_fits && !*folder) {
         size_t n = strlen(change);
@@ -41,7 +42,8 @@ static void print_needs(const sn_fit *f, const sn_found *x, sn_str *out) {
 }
 
 static void print_why(const sn_search *s, sn_str *out) {
-    sn_str_printf(out, "%s: the fastest that fits of %zu changes up to this kind; %zu were planned", kind_words[s->fits[0].kind], s->considered, s->planned);
+    sn_str_printf(out, "%s: the fastest that fits of %zu changes up to this kind; %zu were planned", kind_words[s->fits[0].kind],
+                  s->considered, s->planned);
     sn_str_add(out, s->cut ? ", then the search was cut off" : ", the others cannot fit or cannot be faster");
     if (!s->measured) sn_str_add(out, "; by guessed rates: snug probe measures this machine");
 }
@@ -65,13 +67,14 @@ void sn_fit_json(const sn_fit *f, sn_str *out) {
         sn_str_add(out, "null");
         return;
     }
-    sn_str_printf(out, "{\"candidates\": %zu, \"planned\": %zu, \"complete\": %s, \"rates_known\": %s, \"choices\": [", s->considered, s->planned,
-                  s->cut ? "false" : "true", s->measured ? "true" : "false");
+    sn_str_printf(out, "{\"candidates\": %zu, \"planned\": %zu, \"complete\": %s, \"rates_known\": %s, \"choices\": [", s->considered,
+                  s->planned, s->cut ? "false" : "true", s->measured ? "true" : "false");
     for (int i = 0; i < s->n_fits; i++) {
         sn_str_add(out, i ? ", {\"change\": " : "{\"change\": ");
         sn_str_json(out, s->fits[i].change, strlen(s->fits[i].change));
         sn_str_printf(out, ", \"kind\": \"%s\", \"step_seconds\": %.6g", sn_choice_kind_name(s->fits[i].kind), s->fits[i].seconds);
-        for (int h = 0; h < SN_HOLD_COUNT; h++) sn_str_printf(out, ", \"%s_bytes\": %llu", sn_tier_name((sn_tier)h), (unsigned long long)s->fits[i].need[h]);
+        for (int h = 0; h < SN_HOLD_COUNT; h++)
+            sn_str_printf(out, ", \"%s_bytes\": %llu", sn_tier_name((sn_tier)h), (unsigned long long)s->fits[i].need[h]);
         sn_str_add(out, "}");
     }
     sn_str_add(out, "]}");
@@ -80,8 +83,8 @@ void sn_fit_json(const sn_fit *f, sn_str *out) {
 /* ---- Fitting ---- */
 
 /* The search for a job that is over its budget: *session, planned as the recipe says, is replaced by the changed job's. */
-static sn_status change(sn_model *model, const sn_options *recipe, const sn_world *world, const sn_limits *limits, sn_session *session, sn_options **chosen,
-                        sn_fit *f) {
+static sn_status change(sn_model *model, const sn_options *recipe, const sn_world *world, const sn_limits *limits, sn_session *session,
+                        sn_options **chosen, sn_fit *f) {
     const char *how = sn_options_string(recipe, "fit");
     bool off = !strcmp(how, "off");
     sn_choice_kind most = off || !strcmp(how, "any") ? SN_CHOICE_LOSSY : SN_CHOICE_REORDERED;
@@ -103,7 +106,8 @@ static sn_status change(sn_model *model, const sn_options *recipe, const sn_worl
     return sn_train_plan(model, *chosen, world, NULL, session);
 }
 
-static sn_status fit_first(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen, sn_fit *f) {
+static sn_status fit_first(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen,
+                           sn_fit *f) {
     SN_TRY(sn_train_plan(model, recipe, world, NULL, session));
     sn_limits limits = sn_limits_of(session, recipe);
     sn_limits_agree(&limits, world);
@@ -111,7 +115,8 @@ static sn_status fit_first(sn_model *model, const sn_options *recipe, const sn_w
     return sn_limits_hold(&limits, &session->most) ? SN_OK : change(model, recipe, world, &limits, session, chosen, f);
 }
 
-sn_status sn_fit_training(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen, sn_fit *fit) {
+sn_status sn_fit_training(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen,
+                          sn_fit *fit) {
     sn_fit own;
     if (!fit) fit = &own;
     *chosen = NULL;

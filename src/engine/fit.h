@@ -6,7 +6,7 @@
 
 /* What a fit did; all zero: the job fits as it is, or no fit was asked for. */
 typedef struct sn_fit {
-    sn_search search; /* fits[0] was taken, the others come next; their recipes are closed */
+    sn_search search;                                 /* fits[0] was taken, the others come next; their recipes are closed */
     uint64_t was[SN_HOLD_COUNT], most[SN_HOLD_COUNT]; /* what the job as it is needs; the budget */
 } sn_fit;
 
@@ -17,7 +17,8 @@ typedef struct sn_fit {
  * SN_ERR_BUDGET when nothing fits, or when fit is off: the message has the bytes missing in each tier and the cheapest change that would
  * fit. On failure *session is closed. Collective over the processes of `world` (may be NULL): all decide for rank 0, whose plan is
  * the largest, and by rank 0's rates and the smallest budget; then *session is this rank's own. */
-sn_status sn_fit_training(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen, sn_fit *fit);
+sn_status sn_fit_training(sn_model *model, const sn_options *recipe, const sn_world *world, sn_session *session, sn_options **chosen,
+                          sn_fit *fit);
 
 /* What was chosen, the next two, and why: lines, or a JSON object. Nothing where nothing was changed (JSON: null). */
 void sn_fit_print(const sn_fit *f, sn_str *out);

@@ -9,16 +9,40 @@
 enum { BLOCK = 64 };
 
 static const sn_option generation_options[] = {
-    {.key = "ctx_size", .aliases = "c,max_model_len", .kind = SN_OPTION_INT, .default_text = "2048", .metavar = "N", .help = "tokens that the KV cache holds"},
-    {.key = "kv_cache_dtype", .aliases = "cache_type", .kind = SN_OPTION_CHOICE, .choices = "f32,f16,bf16", .default_text = "f16", .help = "form of the KV cache"},
-    {.key = "max_tokens", .aliases = "n,n_predict", .kind = SN_OPTION_INT, .default_text = "256", .metavar = "N", .help = "tokens to generate at most"},
-    {.key = "temperature", .aliases = "temp", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "T", .help = "0: always the likeliest token"},
+    {.key = "ctx_size",
+     .aliases = "c,max_model_len",
+     .kind = SN_OPTION_INT,
+     .default_text = "2048",
+     .metavar = "N",
+     .help = "tokens that the KV cache holds"},
+    {.key = "kv_cache_dtype",
+     .aliases = "cache_type",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "f32,f16,bf16",
+     .default_text = "f16",
+     .help = "form of the KV cache"},
+    {.key = "max_tokens",
+     .aliases = "n,n_predict",
+     .kind = SN_OPTION_INT,
+     .default_text = "256",
+     .metavar = "N",
+     .help = "tokens to generate at most"},
+    {.key = "temperature",
+     .aliases = "temp",
+     .kind = SN_OPTION_FLOAT,
+     .default_text = "0",
+     .metavar = "T",
+     .help = "0: always the likeliest token"},
     {.key = "top_k", .kind = SN_OPTION_INT, .default_text = "0", .metavar = "K", .help = "sample among the K likeliest; 0: all"},
     {.key = "top_p", .kind = SN_OPTION_FLOAT, .default_text = "1", .metavar = "P", .help = "sample among the likeliest that sum to P"},
     {.key = "min_p", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "P", .help = "drop tokens below P times the likeliest"},
-    {.key = "repetition_penalty", .aliases = "repeat_penalty", .kind = SN_OPTION_FLOAT, .default_text = "1", .metavar = "R", .help = "above 1: seen tokens become less likely"}};
+    {.key = "repetition_penalty",
+     .aliases = "repeat_penalty",
+     .kind = SN_OPTION_FLOAT,
+     .default_text = "1",
+     .metavar = "R",
+     .help = "above 1: seen tokens become less likely"}};
 const sn_option_group sn_generation_options = SN_OPTION_GROUP("Generation", generation_options);
-
 
 static sn_status build(sn_model *model, const sn_options *recipe, const char *adapter, sn_generator *g) {
     static const int64_t sizes[] = {1, 16, 128, 512};
@@ -40,7 +64,13 @@ static sn_status build(sn_model *model, const sn_options *recipe, const char *ad
         snprintf(name, sizeof name, sizes[i] == 1 ? "decode" : "prompt_%lld", (long long)sizes[i]);
         sn_graph *graph = sn_job_add_graph(job, name, SN_ROLE_GENERATE);
         if (!graph) return SN_ERR_NO_MEMORY;
-        sn_model_shape shape = {.tokens = sizes[i], .cache_blocks = blocks, .block_size = BLOCK, .table_blocks = blocks, .sequences = 1, .logit_rows = 1, .cache_form = form};
+        sn_model_shape shape = {.tokens = sizes[i],
+                                .cache_blocks = blocks,
+                                .block_size = BLOCK,
+                                .table_blocks = blocks,
+                                .sequences = 1,
+                                .logit_rows = 1,
+                                .cache_form = form};
         SN_TRY(sn_model_build(graph, model->config, &shape, parameters.find ? &parameters : NULL));
         g->buckets[g->n_buckets].program = job->n_graphs - 1;
         g->buckets[g->n_buckets++].tokens = sizes[i];
@@ -104,9 +134,11 @@ static sn_status feed_bucket(sn_generator *g, int bucket, const int32_t *ids, in
 sn_status sn_generator_feed(sn_generator *g, const int32_t *ids, int64_t n, float **logits) {
     if (n < 1) return sn_fail(SN_ERR_DATA, "no tokens to feed");
     if (n > g->context - g->position)
-        return sn_fail(SN_ERR_DATA, "%lld tokens do not fit the context of %lld (%lld used): raise --ctx-size", (long long)n, (long long)g->context, (long long)g->position);
+        return sn_fail(SN_ERR_DATA, "%lld tokens do not fit the context of %lld (%lld used): raise --ctx-size", (long long)n,
+                       (long long)g->context, (long long)g->position);
     for (int64_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= g->session.model->config->vocab_size) return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary", ids[i]);
+        if (ids[i] < 0 || ids[i] >= g->session.model->config->vocab_size)
+            return sn_fail(SN_ERR_DATA, "token %d is outside the vocabulary", ids[i]);
     while (n > 0) {
         int bucket = 0;
         while (bucket + 1 < g->n_buckets && g->buckets[bucket].tokens < n) bucket++;

@@ -18,7 +18,8 @@ sn_status sn_recipe_check_batch(const sn_options *recipe, int ranks);
 /* The tables that such a recipe has; *count of them. */
 const sn_option_group *const *sn_recipe_groups(size_t *count);
 
-extern const sn_option_group sn_training_options, sn_machine_options, sn_generation_options, sn_evaluation_options, sn_schedule_options, sn_cluster_options;
+extern const sn_option_group sn_training_options, sn_machine_options, sn_generation_options, sn_evaluation_options, sn_schedule_options,
+    sn_cluster_options;
 
 /* Programs step (forward_backward, forward_backward_next and update when gradients accumulate) and evaluate. `tokens` is of
  * one micro-batch over all ranks; `evaluate` says whether the job evaluates too. */

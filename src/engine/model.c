@@ -104,7 +104,8 @@ static sn_status find_parameter(void *state, const char *name, const sn_shape *s
     char wanted[96], found[96];
     if (!t) return sn_fail(SN_ERR_FORMAT, "%s: tensor %s is missing", m->path, name);
     if (!sn_shape_equal(&t->shape, shape))
-        return sn_fail(SN_ERR_SHAPE, "%s: tensor %s is %s, the configuration wants %s", m->path, name, sn_shape_text(&t->shape, found), sn_shape_text(shape, wanted));
+        return sn_fail(SN_ERR_SHAPE, "%s: tensor %s is %s, the configuration wants %s", m->path, name, sn_shape_text(&t->shape, found),
+                       sn_shape_text(shape, wanted));
     source->form = t->dtype;
     source->offset = t->offset;
     source->row_heads = (int32_t)t->row_heads;

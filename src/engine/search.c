@@ -16,7 +16,7 @@ typedef struct dimension {
     uint8_t first; /* what `taken` is for the pass's first choice */
 } dimension;
 
-typedef struct facts { /* of a plan; or, of a candidate without one, bounds from below */
+typedef struct facts {                /* of a plan; or, of a candidate without one, bounds from below */
     uint64_t rest, disk;              /* bytes of persistent values on the device and on disk */
     uint64_t activations;             /* bytes of activations, and of what kernels work with, that live at once before the update */
     double compute, update, io, comm; /* seconds of a step; compute: before the update */
@@ -48,7 +48,7 @@ typedef struct work {
     uint64_t reserved; /* bytes that every plan has beside its arenas */
     bool exhaustive;
     uint64_t effort; /* instructions planned */
-    int further; /* plans made for the places after the first */
+    int further;     /* plans made for the places after the first */
     space space;
     sn_search *out;
 } work;
@@ -108,7 +108,8 @@ static sn_status list_candidates(space *s, sn_choice_kind most) {
             n++;
         }
         s->n = n;
-        if (counting && !(s->all = sn_alloc_zero(n + 1, sizeof *s->all))) return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %zu candidates", n);
+        if (counting && !(s->all = sn_alloc_zero(n + 1, sizeof *s->all)))
+            return sn_fail(SN_ERR_NO_MEMORY, "cannot allocate %zu candidates", n);
     }
     return SN_OK;
 }
@@ -200,7 +201,8 @@ static sn_status facts_of(const sn_session *s, const sn_options *recipe, const s
     *f = (facts){.rest = s->plan->persistent_bytes[SN_TIER_DEVICE], .disk = s->plan->persistent_bytes[SN_TIER_DISK]};
     for (int k = 0; k < s->plan->n_programs; k++) {
         sn_role role = s->plan->programs[k].role;
-        if (sn_role_trains(role) || role == SN_ROLE_UPDATE) SN_TRY(add_program(s, k, &rates, role == SN_ROLE_TRAIN_NEXT ? steps - 1 : 1, f));
+        if (sn_role_trains(role) || role == SN_ROLE_UPDATE)
+            SN_TRY(add_program(s, k, &rates, role == SN_ROLE_TRAIN_NEXT ? steps - 1 : 1, f));
     }
     return SN_OK;
 }
@@ -240,7 +242,8 @@ static void learn(const space *s, candidate *c, const candidate *p, const facts 
         no_fewer(&least->rest, f->rest);
         no_fewer(&least->disk, f->disk);
     }
-    if (kept && (rests || as_is(s, p))) no_fewer(&least->activations, more ? f->activations / (uint64_t)(c->divide / p->divide) : f->activations);
+    if (kept && (rests || as_is(s, p)))
+        no_fewer(&least->activations, more ? f->activations / (uint64_t)(c->divide / p->divide) : f->activations);
     if (!more) return;
     if (no_less && (rests || as_is(s, p))) no_less_than(&least->compute, part * f->compute);
     if (!rests) return;
@@ -269,9 +272,9 @@ static int changes(const space *s, const candidate *c) {
     return n;
 }
 
-/* The candidate whose plan says most about c and others beside it, unless it has been planned: the one with c's forms that computes least and
- * whose values rest as they do in the job as it is; the same with c's activations; the same with c's rests. NULL: they have been planned, or
- * are not of the space. */
+/* The candidate whose plan says most about c and others beside it, unless it has been planned: the one with c's forms that computes least
+ * and whose values rest as they do in the job as it is; the same with c's activations; the same with c's rests. NULL: they have been
+ * planned, or are not of the space. */
 static candidate *scout_of(const space *s, const candidate *c) {
     enum { FORMS, ACTIVATIONS, RESTS, N };
     for (int of = FORMS; of < N; of++) {
@@ -365,7 +368,8 @@ static bool tells_more(const space *s, const candidate *a, const candidate *b) {
     return a->divide != b->divide ? a->divide < b->divide : changes(s, a) < changes(s, b);
 }
 
-/* Whether a candidate that takes so long at least cannot be the fastest. A few of them are planned all the same, to name what comes next. */
+/* Whether a candidate that takes so long at least cannot be the fastest. A few of them are planned all the same, to name what comes next.
+ */
 static bool slower(const work *w, double seconds) {
     if (!w->out->n_fits || seconds < w->out->fits[0].seconds) return false;
     return w->further >= MOST_FURTHER || (w->out->n_fits == SN_SEARCH_KEPT && seconds >= w->out->fits[SN_SEARCH_KEPT - 1].seconds);

@@ -14,18 +14,18 @@ typedef struct sn_found {
     char change[256]; /* "--zero-stage 3 --moment-dtype bf16" */
     sn_choice_kind kind;
     uint64_t need[SN_HOLD_COUNT];
-    double seconds;      /* of a step, estimated */
-    size_t place;        /* in the order of the space: of equals the milder change is taken */
-    sn_options *recipe;  /* the search's; NULL where the job was left as it is */
+    double seconds;     /* of a step, estimated */
+    size_t place;       /* in the order of the space: of equals the milder change is taken */
+    sn_options *recipe; /* the search's; NULL where the job was left as it is */
 } sn_found;
 
 typedef struct sn_search {
     sn_found fits[SN_SEARCH_KEPT]; /* the fastest that fit, of the first kind that has one */
     int n_fits;
-    sn_found smallest;     /* of those planned, by a rank's memory; change "": none was */
+    sn_found smallest;          /* of those planned, by a rank's memory; change "": none was */
     size_t considered, planned; /* candidates of the kinds that were looked through; plans made */
-    bool measured;         /* by rates that were measured */
-    bool cut;              /* some kind was left at SN_SEARCH_MOST, exact and reordered ones at half of it */
+    bool measured;              /* by rates that were measured */
+    bool cut;                   /* some kind was left at SN_SEARCH_MOST, exact and reordered ones at half of it */
 } sn_search;
 
 /* session: the job as it is, planned. most: the furthest kind. exhaustive: plans every candidate (the tests' oracle). Collective over the

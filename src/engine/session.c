@@ -7,16 +7,35 @@
 #include "plan/cluster.h"
 
 static const sn_option cluster_options[] = {
-    {.key = "ranks", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "ranks of a job that is only planned, nested: stages of a pipeline, data-, context-, tensor-parallel ones",
-     .has_least = true, .least = 1, .has_most = true, .most = 1024}, /* what the reductions take */
-    {.key = "nodes", .often = true, .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "machines over which the ranks are spread; of a run: found out unless it is given", .has_least = true, .least = 1},
-    {.key = "device_shape", .often = true, .kind = SN_OPTION_CHOICE, .choices = "a100-40g,a100-80g,h100-80g,h200-141g,l40s-48g,rtx4090-24g",
+    {.key = "ranks",
+     .often = true,
+     .kind = SN_OPTION_INT,
+     .default_text = "1",
+     .metavar = "N",
+     .help = "ranks of a job that is only planned, nested: stages of a pipeline, data-, context-, tensor-parallel ones",
+     .has_least = true,
+     .least = 1,
+     .has_most = true,
+     .most = 1024}, /* what the reductions take */
+    {.key = "nodes",
+     .often = true,
+     .kind = SN_OPTION_INT,
+     .default_text = "1",
+     .metavar = "N",
+     .help = "machines over which the ranks are spread; of a run: found out unless it is given",
+     .has_least = true,
+     .least = 1},
+    {.key = "device_shape",
+     .often = true,
+     .kind = SN_OPTION_CHOICE,
+     .choices = "a100-40g,a100-80g,h100-80g,h200-141g,l40s-48g,rtx4090-24g",
      .help = "device that the job is planned for: its memory is the budget, its rates give the time"}};
 const sn_option_group sn_cluster_options = SN_OPTION_GROUP("Cluster", cluster_options);
 
 sn_status sn_session_cluster(sn_session *s, const sn_options *recipe) {
     int64_t planned = sn_options_int(recipe, "ranks"), nodes = sn_options_int(recipe, "nodes");
-    if (planned > 1 && s->ranks > 1) return sn_fail(SN_ERR_USAGE, "ranks %lld and thread_ranks %d: one of them says how many there are", (long long)planned, s->ranks);
+    if (planned > 1 && s->ranks > 1)
+        return sn_fail(SN_ERR_USAGE, "ranks %lld and thread_ranks %d: one of them says how many there are", (long long)planned, s->ranks);
     if (planned > 1) s->ranks = (int)planned;
     s->whole_cluster = planned > 1;
     s->nodes = (int)nodes;
@@ -45,7 +64,8 @@ sn_status sn_session_machine(sn_session *s, const sn_options *recipe) {
 }
 
 sn_status sn_session_mesh(sn_session *s, const sn_options *recipe) {
-    if (s->nodes > 0 && s->ranks % s->nodes) return sn_fail(SN_ERR_USAGE, "%d ranks cannot be spread evenly over %d nodes", s->ranks, s->nodes);
+    if (s->nodes > 0 && s->ranks % s->nodes)
+        return sn_fail(SN_ERR_USAGE, "%d ranks cannot be spread evenly over %d nodes", s->ranks, s->nodes);
     s->cluster.nodes = s->nodes;
     return sn_passes_mesh(recipe, s->ranks, s->nodes, &s->cluster.mesh);
 }
@@ -81,7 +101,9 @@ static bool is_first_holder(const sn_session *s, sn_pid p, int rank) {
 }
 
 /* Whether rank 0, which exports, has to read it from another process. */
-static bool is_elsewhere(const sn_session *s, sn_pid p) { return s->world && (in_shards(&s->job->persistent[p]) || !is_first_holder(s, p, 0)); }
+static bool is_elsewhere(const sn_session *s, sn_pid p) {
+    return s->world && (in_shards(&s->job->persistent[p]) || !is_first_holder(s, p, 0));
+}
 
 static bool is_put_together(const sn_session *s, sn_pid p) {
     const sn_persistent *e = &s->job->persistent[p];
@@ -94,7 +116,8 @@ static uint64_t most_put_together(const sn_session *s) {
     uint64_t most = 0;
     for (size_t p = 0; p < job->n_persistent; p++) {
         const sn_persistent *e = &job->persistent[p];
-        bool exported = (e->class_of == SN_CLASS_WEIGHTS && (e->trainable || (s->exports && !s->world))) || (e->parent != SN_NONE && sn_job_master(job, e->parent) == p);
+        bool exported = (e->class_of == SN_CLASS_WEIGHTS && (e->trainable || (s->exports && !s->world))) ||
+                        (e->parent != SN_NONE && sn_job_master(job, e->parent) == p);
         size_t bytes;
         if (exported && is_put_together(s, (sn_pid)p) && sn_shape_bytes(&e->shape, e->rest.form, &bytes) && bytes > most) most = bytes;
     }
@@ -147,7 +170,8 @@ sn_status sn_session_whole(const sn_session *s, sn_pid p, const void **out) {
         return t ? sn_st_read(s->saved, t, 0, whole, (size_t)t->bytes) : sn_fail(SN_ERR_INTERNAL, "the checkpoint lacks %s", e->name);
     }
     for (int i = 0; sn_session_piece(s, p, i, &holder, &bytes); i++)
-        for (sn_extent part = {0}; sn_session_part(s, holder, p, &part);) SN_TRY(sn_run_read(holder, p, part.here, whole + part.whole, part.bytes));
+        for (sn_extent part = {0}; sn_session_part(s, holder, p, &part);)
+            SN_TRY(sn_run_read(holder, p, part.here, whole + part.whole, part.bytes));
     return SN_OK;
 }
 
@@ -161,7 +185,14 @@ bool sn_session_ranks_differ(const sn_session *s) {
 sn_status sn_session_plan(sn_session *s) { return sn_session_plan_within(s, 0, NULL); }
 
 sn_status sn_session_plan_within(sn_session *s, uint64_t most, const sn_rates *rates) {
-    sn_plan_request request = {.device = s->device.shape, .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0), .files = s->files, .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s), .most = most, .rates = rates, .rank = s->rank, .reuse = true};
+    sn_plan_request request = {.device = s->device.shape,
+                               .reserved = sn_reserved_bytes(s->model, s->exports) + (s->world ? s->world->reserved : 0),
+                               .files = s->files,
+                               .staging = (s->exports ? SN_STAGING_BYTES : 0) + most_put_together(s),
+                               .most = most,
+                               .rates = rates,
+                               .rank = s->rank,
+                               .reuse = true};
     SN_TRY(s->whole_cluster ? sn_plan_cluster(s->job, &request, &s->plan) : sn_plan_make(s->job, &request, &s->plan));
     if (s->most.total) return SN_OK; /* known: another rank of the same job */
     s->most = s->plan->bill;

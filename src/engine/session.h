@@ -20,10 +20,10 @@ typedef struct sn_session {
     int n_runs;
     int ranks; /* of the mesh */
     int rank;
-    const sn_world *world; /* the processes of which this is one; NULL: it is alone */
-    const struct sn_st *saved; /* where ranks are processes: the checkpoint from which a value in shards is read whole; else NULL */
-    bool exports; /* writes a whole model at its end: see engine/reserved.c */
-    uint64_t files; /* bytes of checkpoints and exports on disk */
+    const sn_world *world;             /* the processes of which this is one; NULL: it is alone */
+    const struct sn_st *saved;         /* where ranks are processes: the checkpoint from which a value in shards is read whole; else NULL */
+    bool exports;                      /* writes a whole model at its end: see engine/reserved.c */
+    uint64_t files;                    /* bytes of checkpoints and exports on disk */
     const sn_accelerator *accelerator; /* that the recipe names; NULL: this machine */
     bool whole_cluster;                /* planning takes all ranks */
     int nodes;                         /* over which the ranks are spread, as many on each and in order; 0: they are not */

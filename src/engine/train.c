@@ -90,14 +90,16 @@ static sn_status check_disk(const sn_training *t) {
         SN_TRY(sn_make_dirs(folder));
         SN_TRY(sn_disk_free(folder, &free_bytes));
         if (arenas > free_bytes)
-            return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, values that rest on disk need %llu", folder, (unsigned long long)free_bytes, (unsigned long long)arenas);
+            return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, values that rest on disk need %llu", folder,
+                           (unsigned long long)free_bytes, (unsigned long long)arenas);
         struct stat a, b;
         if (!stat(folder, &a) && !stat(t->out_dir, &b) && a.st_dev == b.st_dev) need += arenas;
     }
     SN_TRY(sn_disk_free(t->out_dir, &free_bytes));
     if (need > free_bytes)
-        return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, %scheckpoints and export need %llu", t->out_dir, (unsigned long long)free_bytes,
-                       need > t->session.files ? "values that rest on disk, " : "", (unsigned long long)need);
+        return sn_fail(SN_ERR_FILE, "%s has %llu bytes free, %scheckpoints and export need %llu", t->out_dir,
+                       (unsigned long long)free_bytes, need > t->session.files ? "values that rest on disk, " : "",
+                       (unsigned long long)need);
     return SN_OK;
 }
 
@@ -105,7 +107,8 @@ static sn_status check_disk(const sn_training *t) {
 static sn_status open_records(sn_training *t) {
     if (t->world.rank) return SN_OK;
     char *metrics = sn_path_join(t->out_dir, "metrics.jsonl"), *events = sn_path_join(t->out_dir, "runs");
-    sn_status s = metrics && events ? sn_metrics_open(metrics, t->counters.batch_step, &t->metrics) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    sn_status s =
+        metrics && events ? sn_metrics_open(metrics, t->counters.batch_step, &t->metrics) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
     if (s == SN_OK) s = sn_events_open(events, t->counters.batch_step, &t->events);
     sn_free(metrics);
     sn_free(events);
@@ -116,17 +119,24 @@ static sn_status record_step(sn_training *t, double started) {
     double rate = t->recent_seconds > 0 ? (double)t->recent_tokens / t->recent_seconds : 0;
     int64_t step = t->counters.batch_step;
     if (t->world.rank) return SN_OK;
-    sn_metric items[] = {sn_metric_number("loss", t->step_loss), sn_metric_number("grad_norm", t->step_norm), sn_metric_number("learning_rate", t->step_rate),
-                         sn_metric_integer("tokens", t->counters.tokens), sn_metric_number("tokens_per_s", rate)};
+    sn_metric items[] = {sn_metric_number("loss", t->step_loss), sn_metric_number("grad_norm", t->step_norm),
+                         sn_metric_number("learning_rate", t->step_rate), sn_metric_integer("tokens", t->counters.tokens),
+                         sn_metric_number("tokens_per_s", rate)};
     SN_TRY(sn_metrics_write(t->metrics, step, items, sizeof items / sizeof items[0]));
     SN_TRY(sn_events_scalar(t->events, "train/loss", step, t->step_loss));
     SN_TRY(sn_events_scalar(t->events, "train/grad_norm", step, t->step_norm));
     SN_TRY(sn_events_scalar(t->events, "train/learning_rate", step, t->step_rate));
     if (t->hooks && t->hooks->step) {
         double done = sn_now() - started;
-        sn_step_report report = {.step = step, .total = t->total_steps, .loss = t->step_loss, .grad_norm = t->step_norm, .learning_rate = t->step_rate,
-                                 .tokens_per_s = rate, .seconds_left = step > 0 ? done / (double)t->summary->steps * (double)(t->total_steps - step) : NAN,
-                                 .memory = sn_rss_bytes(), .budget = t->session.plan->bill.total};
+        sn_step_report report = {.step = step,
+                                 .total = t->total_steps,
+                                 .loss = t->step_loss,
+                                 .grad_norm = t->step_norm,
+                                 .learning_rate = t->step_rate,
+                                 .tokens_per_s = rate,
+                                 .seconds_left = step > 0 ? done / (double)t->summary->steps * (double)(t->total_steps - step) : NAN,
+                                 .memory = sn_rss_bytes(),
+                                 .budget = t->session.plan->bill.total};
         t->hooks->step(t->hooks->context, &report);
     }
     t->recent_seconds = 0;
@@ -229,19 +239,27 @@ static sn_status finish(sn_training *t) {
     s->tokens_per_s = t->clock > 0 ? (double)t->clock_tokens / t->clock : 0;
     s->step_seconds = t->clock_steps > 0 ? t->clock / (double)t->clock_steps : NAN;
     s->peak_bytes = sn_peak_rss_bytes();
-    sn_metric items[] = {sn_metric_integer("planned_bytes", (int64_t)s->planned_bytes), sn_metric_integer("peak_bytes", (int64_t)s->peak_bytes),
+    sn_metric items[] = {sn_metric_integer("planned_bytes", (int64_t)s->planned_bytes),
+                         sn_metric_integer("peak_bytes", (int64_t)s->peak_bytes),
                          sn_metric_integer("peak_bytes_of_all_ranks", (int64_t)(s->peak_bytes + others.peak)),
                          sn_metric_integer("planned_bytes_of_all_ranks", (int64_t)(s->planned_bytes + others.planned)),
-                         sn_metric_integer("sent_bytes", (int64_t)sn_run_sent(t->runs[0])), sn_metric_integer("planned_sent_bytes_a_step", (int64_t)t->forecast.sent_bytes),
+                         sn_metric_integer("sent_bytes", (int64_t)sn_run_sent(t->runs[0])),
+                         sn_metric_integer("planned_sent_bytes_a_step", (int64_t)t->forecast.sent_bytes),
                          sn_metric_integer("planned_disk_read_bytes_a_step", (int64_t)t->forecast.disk_read_bytes),
                          sn_metric_integer("planned_disk_written_bytes_a_step", (int64_t)t->forecast.disk_written_bytes),
-                         sn_metric_number("tokens_per_s", s->tokens_per_s), sn_metric_number("first_loss", s->first_loss),
-                         sn_metric_number("last_loss", s->last_loss), sn_metric_number("eval_loss", s->eval_loss),
-                         sn_metric_integer("steps", s->steps), sn_metric_integer("skipped", s->skipped), sn_metric_integer("tokens", s->tokens),
-                         sn_metric_number("start_seconds", s->start_seconds), sn_metric_number("step_seconds", s->step_seconds),
+                         sn_metric_number("tokens_per_s", s->tokens_per_s),
+                         sn_metric_number("first_loss", s->first_loss),
+                         sn_metric_number("last_loss", s->last_loss),
+                         sn_metric_number("eval_loss", s->eval_loss),
+                         sn_metric_integer("steps", s->steps),
+                         sn_metric_integer("skipped", s->skipped),
+                         sn_metric_integer("tokens", s->tokens),
+                         sn_metric_number("start_seconds", s->start_seconds),
+                         sn_metric_number("step_seconds", s->step_seconds),
                          sn_metric_number("estimated_step_seconds", s->estimated_step_seconds)};
     char *path = sn_path_join(t->out_dir, "summary.json");
-    sn_status status = path ? sn_summary_write(path, items, sizeof items / sizeof items[0]) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
+    sn_status status =
+        path ? sn_summary_write(path, items, sizeof items / sizeof items[0]) : sn_fail(SN_ERR_NO_MEMORY, "cannot join a path");
     sn_free(path);
     return status;
 }
@@ -264,7 +282,9 @@ static sn_status compare_ranks(const sn_training *t) {
     sn_world_gather(&t->world, &steps, sizeof steps, data);
     sn_world_gather(&t->world, &own, sizeof own, all);
     for (int r = 1; r < t->world.size; r++)
-        if (data[r] != data[0]) return sn_fail(SN_ERR_USAGE, "rank %d has other data than rank 0 (here: %s, %lld steps)", r, t->digest, (long long)t->total_steps);
+        if (data[r] != data[0])
+            return sn_fail(SN_ERR_USAGE, "rank %d has other data than rank 0 (here: %s, %lld steps)", r, t->digest,
+                           (long long)t->total_steps);
     for (int r = 1; r < t->world.size; r++)
         if (all[r] != all[0]) return sn_fail(SN_ERR_USAGE, "rank %d has another model than rank 0: their plans send other things", r);
     return SN_OK;
@@ -273,7 +293,8 @@ static sn_status compare_ranks(const sn_training *t) {
 static sn_status say_fit(const sn_fit *f) {
     sn_str text = {0};
     sn_fit_print(f, &text);
-    for (char *save = NULL, *line = text.data ? strtok_r(text.data, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) sn_info("%s", line);
+    for (char *save = NULL, *line = text.data ? strtok_r(text.data, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+        sn_info("%s", line);
     sn_status s = text.failed ? sn_fail(SN_ERR_NO_MEMORY, "cannot allocate a text") : SN_OK;
     sn_str_free(&text);
     return s;
@@ -299,7 +320,8 @@ static sn_status run_training(sn_training *t, const char *data) {
     sn_options *fitted;
     SN_TRY(sn_world_open(t->recipe, &t->world));
     SN_TRY(sn_world_compare(&t->world, t->recipe));
-    SN_TRY(sn_world_agree(&t->world, sn_fit_training(t->model, t->recipe, t->world.comm ? &t->world : NULL, &t->session, &fitted, &t->fit)));
+    SN_TRY(
+        sn_world_agree(&t->world, sn_fit_training(t->model, t->recipe, t->world.comm ? &t->world : NULL, &t->session, &fitted, &t->fit)));
     if (fitted) {
         sn_options_close(t->own_recipe);
         t->recipe = t->own_recipe = fitted;

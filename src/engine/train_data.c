@@ -7,14 +7,20 @@
 #include "engine/train_state.h"
 
 static sn_status open_dataset(sn_training *t, const char *path, sn_dataset **out) {
-    sn_dataset_options o = {.path = path, .cutoff_len = t->cutoff, .encoder = t->model->tokenizer ? &t->encoder : NULL, .chat_template = t->chat_template, .eos_token = t->eos_text,
+    sn_dataset_options o = {.path = path,
+                            .cutoff_len = t->cutoff,
+                            .encoder = t->model->tokenizer ? &t->encoder : NULL,
+                            .chat_template = t->chat_template,
+                            .eos_token = t->eos_text,
                             .threads = t->session.device.shape.threads * t->here};
     SN_TRY(sn_dataset_open(&o, out));
     const sn_dataset_info *info = sn_dataset_get_info(*out);
     sn_info("%s: %llu rows, %llu tokens, %llu of them labels", path, (unsigned long long)info->rows, (unsigned long long)info->tokens,
             (unsigned long long)info->labels);
     if (info->empty) sn_warn("%s: %llu empty rows are left out", path, (unsigned long long)info->empty);
-    if (info->no_loss) sn_warn("%s: %llu rows have no label within %lld tokens and are left out", path, (unsigned long long)info->no_loss, (long long)t->cutoff);
+    if (info->no_loss)
+        sn_warn("%s: %llu rows have no label within %lld tokens and are left out", path, (unsigned long long)info->no_loss,
+                (long long)t->cutoff);
     if (info->truncated) sn_warn("%s: %llu rows are cut to %lld tokens", path, (unsigned long long)info->truncated, (long long)t->cutoff);
     return SN_OK;
 }
@@ -26,15 +32,22 @@ static sn_status open_tokenizer(sn_training *t) {
     size_t n = 0;
     const char *eos = sn_tokenizer_eos(k) >= 0 ? sn_tokenizer_token(k, sn_tokenizer_eos(k), &n) : NULL;
     if (eos && !(t->eos_text = sn_strndup(eos, n))) return sn_fail(SN_ERR_NO_MEMORY, "cannot copy the EOS text");
-    return t->model->chat_template ? sn_chat_template_parse(t->model->chat_template, strlen(t->model->chat_template), &t->chat_template) : SN_OK;
+    return t->model->chat_template ? sn_chat_template_parse(t->model->chat_template, strlen(t->model->chat_template), &t->chat_template)
+                                   : SN_OK;
 }
 
 static sn_status open_loader(sn_training *t, const sn_dataset *d, sn_data_part part, sn_loader **out) {
     const sn_options *r = t->recipe;
     bool evaluate = part == SN_DATA_EVAL || d != t->dataset;
-    sn_loader_options o = {.dataset = d, .micro_rows = t->micro_rows, .accumulation = evaluate ? 1 : t->accumulation, .ranks = t->rows_ranks,
-                           .packing = sn_options_bool(r, "packing") && !evaluate, .shuffle = sn_options_bool(r, "shuffle") && !evaluate,
-                           .seed = (uint64_t)sn_options_int(r, "seed"), .part = part, .eval_fraction = sn_options_float(r, "eval_fraction")};
+    sn_loader_options o = {.dataset = d,
+                           .micro_rows = t->micro_rows,
+                           .accumulation = evaluate ? 1 : t->accumulation,
+                           .ranks = t->rows_ranks,
+                           .packing = sn_options_bool(r, "packing") && !evaluate,
+                           .shuffle = sn_options_bool(r, "shuffle") && !evaluate,
+                           .seed = (uint64_t)sn_options_int(r, "seed"),
+                           .part = part,
+                           .eval_fraction = sn_options_float(r, "eval_fraction")};
     return sn_loader_open(&o, out);
 }
 
@@ -65,7 +78,9 @@ static sn_status open_data(sn_training *t, const char *data) {
     SN_TRY(count_steps(t));
     /* Rows a step, however they are divided: the same rows in the same step on another number of ranks. */
     snprintf(t->digest, sizeof t->digest, "data %016llx cutoff %lld batch %lld packing %d shuffle %d seed %lld",
-             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff, (long long)(t->micro_rows * t->accumulation * t->rows_ranks), sn_options_bool(t->recipe, "packing"), sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
+             (unsigned long long)sn_dataset_get_info(t->dataset)->identity, (long long)t->cutoff,
+             (long long)(t->micro_rows * t->accumulation * t->rows_ranks), sn_options_bool(t->recipe, "packing"),
+             sn_options_bool(t->recipe, "shuffle"), (long long)sn_options_int(t->recipe, "seed"));
     return SN_OK;
 }
 

@@ -35,8 +35,11 @@ static sn_status plan_training(sn_session *s, sn_model *model, const sn_options 
     SN_TRY(sn_session_cluster(s, recipe));
     SN_TRY(sn_session_join(s, recipe, world));
     SN_TRY(sn_session_mesh(s, recipe));
-    if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) || !sn_mul_i64(tokens, sn_mesh_data_ranks(&s->cluster.mesh), &tokens) || tokens > INT32_MAX)
-        return sn_fail(SN_ERR_USAGE, "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens", (long long)rows, (long long)cutoff);
+    if (rows < 1 || cutoff < 2 || !sn_mul_i64(rows, cutoff, &tokens) ||
+        !sn_mul_i64(tokens, sn_mesh_data_ranks(&s->cluster.mesh), &tokens) || tokens > INT32_MAX)
+        return sn_fail(SN_ERR_USAGE,
+                       "a micro-batch of %lld rows of %lld tokens cannot be: wanted at least 1 and 2, and fewer than 2^31 tokens",
+                       (long long)rows, (long long)cutoff);
     if (cutoff > model->config->max_position && model->config->max_position > 0)
         sn_warn("cutoff_len %lld is longer than the model's %lld positions", (long long)cutoff, (long long)model->config->max_position);
     SN_TRY(sn_recipe_check_batch(recipe, sn_mesh_data_ranks(&s->cluster.mesh)));
@@ -78,7 +81,8 @@ sn_status sn_train_rates(const sn_session *s, const sn_options *recipe, sn_rates
         if (status == SN_ERR_NO_MEMORY) return status;
         if (status != SN_OK) *measured = false;
         if (!*measured) probe = (sn_probe){.f32_flops = 1e11, .read_bytes = 2e10};
-        *rates = (sn_rates){.f32_flops = probe.f32_flops, .bf16_flops = probe.bf16_flops, .bytes_per_s = probe.read_bytes, .profile = probe.profile};
+        *rates = (sn_rates){
+            .f32_flops = probe.f32_flops, .bf16_flops = probe.bf16_flops, .bytes_per_s = probe.read_bytes, .profile = probe.profile};
         take_disk(&probe, sn_passes_folder(recipe, NULL), rates);
     }
     return SN_OK;
@@ -95,8 +99,8 @@ static sn_status plan_within(sn_session *s, const sn_options *recipe, uint64_t m
     return sn_session_plan_within(s, most, &rates);
 }
 
-static sn_status plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, uint64_t most, const sn_rates *known,
-                      sn_session *s) {
+static sn_status plan(sn_model *model, const sn_options *recipe, const sn_world *world, const char *stop_after, uint64_t most,
+                      const sn_rates *known, sn_session *s) {
     sn_status status = plan_training(s, model, recipe, world, stop_after);
     if (status == SN_OK && !stop_after) status = plan_within(s, recipe, most, known);
     if (status != SN_OK) sn_session_close(s);
@@ -107,6 +111,7 @@ sn_status sn_train_plan(sn_model *model, const sn_options *recipe, const sn_worl
     return plan(model, recipe, world, stop_after, 0, NULL, s);
 }
 
-sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, const sn_rates *rates, sn_session *s) {
+sn_status sn_train_plan_within(sn_model *model, const sn_options *recipe, const sn_world *world, uint64_t most, const sn_rates *rates,
+                               sn_session *s) {
     return plan(model, recipe, world, NULL, most, rates, s);
 }

@@ -3,8 +3,8 @@
 #define SN_ENGINE_TRAIN_STATE_H
 
 #include "engine/checkpoint.h"
-#include "engine/schedule.h"
 #include "engine/fit.h"
+#include "engine/schedule.h"
 #include "engine/train.h"
 #include "io/dataset.h"
 #include "io/events.h"
@@ -29,8 +29,8 @@ typedef struct sn_training {
     sn_run **runs;   /* of the ranks here */
     sn_plan **plans; /* the first is the session's */
     sn_comm *comms;
-    sn_team *rank_team; /* a thread for each rank here */
-    bool stop;          /* some rank was asked to end after this step */
+    sn_team *rank_team;                          /* a thread for each rank here */
+    bool stop;                                   /* some rank was asked to end after this step */
     int program, program_next, update, evaluate; /* indices; update -1: part of program */
     sn_pid loss;
 
@@ -48,13 +48,13 @@ typedef struct sn_training {
 
     /* progress */
     sn_counters counters;
-    bool scaled; /* fp16: dynamic loss scale */
+    bool scaled;      /* fp16: dynamic loss scale */
     int64_t failures; /* skipped updates in a row */
     sn_metrics *metrics;
     sn_events *events;
     double step_loss, step_norm, step_rate;
     int64_t clock_steps;
-    double clock;     /* seconds spent in steps since the start, without the first */
+    double clock; /* seconds spent in steps since the start, without the first */
     int64_t clock_tokens;
     double recent_seconds;
     int64_t recent_tokens;

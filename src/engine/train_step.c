@@ -139,8 +139,8 @@ static void fill_hyper(sn_training *t, int program, double rate) {
     double step = (double)(sn_turn_step(&t->session.job->turns, t->counters.update_step) + 1);
     uint64_t seed = (uint64_t)sn_options_int(o, "seed");
     uint32_t words[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    float hyper[8] = {(float)rate, (float)(1 - pow(sn_options_float(o, "adam_beta1"), step)), (float)(1 - pow(sn_options_float(o, "adam_beta2"), step)),
-                      (float)(1 / t->counters.loss_scale), (float)step};
+    float hyper[8] = {(float)rate, (float)(1 - pow(sn_options_float(o, "adam_beta1"), step)),
+                      (float)(1 - pow(sn_options_float(o, "adam_beta2"), step)), (float)(1 / t->counters.loss_scale), (float)step};
     memcpy(hyper + 5, words, sizeof words);
     hyper[7] = (float)sn_turn_ends(&t->session.job->turns, t->counters.update_step);
     for (int r = 0; r < t->here; r++) memcpy(sn_run_io(t->runs[r], program, "hyper", 0, NULL), hyper, sizeof hyper);
@@ -176,11 +176,14 @@ static sn_status after_skip(sn_training *t) {
     }
     const char *broken = t->failures >= MOST_FAILURES ? broken_weight(t) : NULL;
     if (broken)
-        return sn_fail(SN_ERR_NUMERIC, "step %lld: %s is not finite; no update was made for %d steps", (long long)t->counters.batch_step, broken, MOST_FAILURES);
+        return sn_fail(SN_ERR_NUMERIC, "step %lld: %s is not finite; no update was made for %d steps", (long long)t->counters.batch_step,
+                       broken, MOST_FAILURES);
     if (t->failures >= MOST_FAILURES)
-        return sn_fail(SN_ERR_NUMERIC, "step %lld: the gradient was not finite %d times in a row (loss %g, loss scale %g); no update was made since",
+        return sn_fail(SN_ERR_NUMERIC,
+                       "step %lld: the gradient was not finite %d times in a row (loss %g, loss scale %g); no update was made since",
                        (long long)t->counters.batch_step, MOST_FAILURES, t->step_loss, t->counters.loss_scale);
-    sn_warn("step %lld: the gradient is not finite, the update is skipped (loss %g, loss scale %g)", (long long)t->counters.batch_step, t->step_loss, t->counters.loss_scale);
+    sn_warn("step %lld: the gradient is not finite, the update is skipped (loss %g, loss scale %g)", (long long)t->counters.batch_step,
+            t->step_loss, t->counters.loss_scale);
     return SN_OK;
 }
 
@@ -224,7 +227,9 @@ sn_status sn_training_step(sn_training *t, int64_t *tokens) {
     t->counters.tokens += *tokens;
     t->counters.cursor = t->cursor;
     if (!applied && clip[3] != 0) /* the updates were made before */
-        return sn_fail(SN_ERR_NUMERIC, "step %lld: a gradient is not finite (loss %g), and other parameters have been updated before it was known: go on from the last checkpoint",
+        return sn_fail(SN_ERR_NUMERIC,
+                       "step %lld: a gradient is not finite (loss %g), and other parameters have been updated before it was known: go on "
+                       "from the last checkpoint",
                        (long long)t->counters.batch_step, t->step_loss);
     if (!applied) return after_skip(t);
     after_update(t);

@@ -160,7 +160,8 @@ sn_status sn_world_compare(const sn_world *w, const sn_options *recipe) {
             if (all[(size_t)r * n + i] == all[i]) continue;
             sn_str_clear(&value);
             const sn_option *o = sn_options_entry(recipe, i, &value);
-            s = sn_fail(SN_ERR_USAGE, "rank %d has another %s than rank 0 (here: %s)", r, o->key, value.data && *value.data ? value.data : "not set");
+            s = sn_fail(SN_ERR_USAGE, "rank %d has another %s than rank 0 (here: %s)", r, o->key,
+                        value.data && *value.data ? value.data : "not set");
         }
     sn_str_free(&value);
     sn_free(all);

@@ -51,7 +51,8 @@ size_t sn_job_bytes(const sn_job *job) {
     size_t sum = job->pool.total + job->n_persistent * sizeof *job->persistent;
     for (int i = 0; i < job->n_graphs; i++) {
         const sn_graph *g = job->graphs[i];
-        sum += g->n_values * sizeof *g->values + g->n_nodes * sizeof *g->nodes + g->n_order * sizeof *g->order + g->n_of_persistent * sizeof *g->of_persistent;
+        sum += g->n_values * sizeof *g->values + g->n_nodes * sizeof *g->nodes + g->n_order * sizeof *g->order +
+               g->n_of_persistent * sizeof *g->of_persistent;
     }
     return sum;
 }
@@ -78,7 +79,8 @@ sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role) {
         no_memory();
         return NULL;
     }
-    *g = (sn_graph){.name = copy, .role = role, .job = job, .made_by = "model", .layer = -1, .insert_at = SIZE_MAX, .micro_batches = 1, .times = 1};
+    *g = (sn_graph){
+        .name = copy, .role = role, .job = job, .made_by = "model", .layer = -1, .insert_at = SIZE_MAX, .micro_batches = 1, .times = 1};
     return job->graphs[job->n_graphs++] = g;
 }
 
@@ -142,9 +144,15 @@ sn_pid sn_job_add_persistent(sn_job *job, const char *name, sn_class class_of, s
         no_memory();
         return SN_NONE;
     }
-    job->persistent[job->n_persistent] = (sn_persistent){
-        .name = copy, .shape = shape, .class_of = class_of, .rest = {.form = form}, .layer = -1, .source = {.file = -1}, .parent = SN_NONE, .turn = -1,
-                                                      .adapter_of = SN_NONE};
+    job->persistent[job->n_persistent] = (sn_persistent){.name = copy,
+                                                         .shape = shape,
+                                                         .class_of = class_of,
+                                                         .rest = {.form = form},
+                                                         .layer = -1,
+                                                         .source = {.file = -1},
+                                                         .parent = SN_NONE,
+                                                         .turn = -1,
+                                                         .adapter_of = SN_NONE};
     return (sn_pid)job->n_persistent++;
 }
 
@@ -173,7 +181,8 @@ void sn_job_derive(sn_job *job, sn_pid derived, sn_pid parameter) {
     e->layer = of->layer;
     if (e->state_run) {
         for (int a = 0; a < SN_MESH_AXES; a++)
-            if (a != SN_MESH_DP) sn_split_of_runs(&of->shape, &of->rest.split.axis[a], job->mesh.size[a], e->state_run, &e->rest.split.axis[a]);
+            if (a != SN_MESH_DP)
+                sn_split_of_runs(&of->shape, &of->rest.split.axis[a], job->mesh.size[a], e->state_run, &e->rest.split.axis[a]);
         return;
     }
     if (!sn_shape_equal(&e->shape, &of->shape)) return;
@@ -237,7 +246,8 @@ sn_vid sn_input(sn_graph *g, const char *name, sn_dtype dtype, sn_shape shape) {
     if (g->status != SN_OK) return SN_NONE;
     sn_vid old = sn_graph_find(g, name);
     if (old != SN_NONE) return old;
-    sn_value v = {.shape = shape, .dtype = dtype, .class_of = SN_CLASS_ACTIVATIONS, .persistent = SN_NONE, .input = true, .producer = SN_NONE};
+    sn_value v = {
+        .shape = shape, .dtype = dtype, .class_of = SN_CLASS_ACTIVATIONS, .persistent = SN_NONE, .input = true, .producer = SN_NONE};
     v.name = sn_name(g, "%s", name);
     v.rest = (sn_home){.tier = SN_TIER_HOST, .form = dtype};
     return v.name ? add_value(g, v) : SN_NONE;
@@ -257,8 +267,14 @@ sn_vid sn_use_persistent(sn_graph *g, sn_pid p) {
     }
     if (g->of_persistent[p] != SN_NONE) return g->of_persistent[p];
     const sn_persistent *e = &g->job->persistent[p];
-    sn_value v = {.name = e->name, .shape = e->shape, .dtype = e->rest.form, .class_of = e->class_of, .rest = e->rest,
-                  .result = e->rest.split, .persistent = p, .producer = SN_NONE};
+    sn_value v = {.name = e->name,
+                  .shape = e->shape,
+                  .dtype = e->rest.form,
+                  .class_of = e->class_of,
+                  .rest = e->rest,
+                  .result = e->rest.split,
+                  .persistent = p,
+                  .producer = SN_NONE};
     return g->of_persistent[p] = add_value(g, v);
 }
 
@@ -288,12 +304,14 @@ static sn_status check_slices(const sn_graph *g, const sn_node *n) {
         const sn_value *v = &g->values[u->value];
         char text[96];
         if (!v->shape.rank || u->slice_at < 0 || u->slice_n < 1 || u->slice_at > v->shape.d[0] || u->slice_n > v->shape.d[0] - u->slice_at)
-            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d is %lld rows at %lld of %s %s: outside it", g->name, sn_ops[n->op]->name, n->name, i,
-                           (long long)u->slice_n, (long long)u->slice_at, v->name ? v->name : "a value", sn_shape_text(&v->shape, text));
+            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d is %lld rows at %lld of %s %s: outside it", g->name, sn_ops[n->op]->name,
+                           n->name, i, (long long)u->slice_n, (long long)u->slice_at, v->name ? v->name : "a value",
+                           sn_shape_text(&v->shape, text));
         int block = sn_dtypes[v->dtype].block;
         if (v->shape.rank == 1 && (u->slice_at % block || u->slice_n % block))
-            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d is %lld elements at %lld of %s: no whole number of blocks of %s", g->name, sn_ops[n->op]->name,
-                           n->name, i, (long long)u->slice_n, (long long)u->slice_at, v->name ? v->name : "a value", sn_dtype_name(v->dtype));
+            return sn_fail(SN_ERR_INTERNAL, "%s: %s %s: input %d is %lld elements at %lld of %s: no whole number of blocks of %s", g->name,
+                           sn_ops[n->op]->name, n->name, i, (long long)u->slice_n, (long long)u->slice_at, v->name ? v->name : "a value",
+                           sn_dtype_name(v->dtype));
     }
     return SN_OK;
 }
@@ -325,13 +343,24 @@ sn_nid sn_append_uses(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int 
     for (int i = 0; i < op->n_out; i++) out[i] = SN_NONE;
     if (g->status != SN_OK) return SN_NONE;
     if (n_in > op->max_in) return stuck(g, sn_fail(SN_ERR_INTERNAL, "%s takes at most %d inputs, not %d", op->name, op->max_in, n_in));
-    sn_node n = {.op = opcode, .n_in = (uint8_t)n_in, .n_out = (uint8_t)op->n_out, .phase = (uint8_t)g->phase, .part = (uint8_t)g->part,
-                 .layer = g->layer, .where = g->where, .name = sn_name(g, "%s", name ? name : op->name), .made_by = g->made_by, .origin = SN_NONE,
-                 .site = g->next_site++, .after = SN_NONE, .held = SN_NONE};
+    sn_node n = {.op = opcode,
+                 .n_in = (uint8_t)n_in,
+                 .n_out = (uint8_t)op->n_out,
+                 .phase = (uint8_t)g->phase,
+                 .part = (uint8_t)g->part,
+                 .layer = g->layer,
+                 .where = g->where,
+                 .name = sn_name(g, "%s", name ? name : op->name),
+                 .made_by = g->made_by,
+                 .origin = SN_NONE,
+                 .site = g->next_site++,
+                 .after = SN_NONE,
+                 .held = SN_NONE};
     if (attrs) n.attrs = *attrs;
     for (int i = 0; i < SN_MAX_IN; i++) n.in[i] = i < n_in ? in[i] : sn_use_of(SN_NONE);
     for (int i = 0; i < n_in; i++)
-        if (in[i].value != SN_NONE && in[i].value >= g->n_values) return stuck(g, sn_fail(SN_ERR_INTERNAL, "%s: input %d is no value", op->name, i));
+        if (in[i].value != SN_NONE && in[i].value >= g->n_values)
+            return stuck(g, sn_fail(SN_ERR_INTERNAL, "%s: input %d is no value", op->name, i));
     for (int i = 0; i < SN_MAX_OUT; i++) n.out[i] = SN_NONE;
     sn_call call;
     sn_status s = run_shape_rule(g, &n, &call);
@@ -339,8 +368,12 @@ sn_nid sn_append_uses(sn_graph *g, sn_opcode opcode, const sn_attrs *attrs, int 
     sn_nid id = (sn_nid)g->n_nodes;
     for (int i = 0; i < op->n_out; i++)
         if (call.out[i].shape.rank > 0) {
-            out[i] = n.out[i] = add_value(g, (sn_value){.shape = call.out[i].shape, .dtype = call.out[i].dtype, .class_of = SN_CLASS_ACTIVATIONS,
-                                                        .rest = {.form = call.out[i].dtype}, .persistent = SN_NONE, .producer = id});
+            out[i] = n.out[i] = add_value(g, (sn_value){.shape = call.out[i].shape,
+                                                        .dtype = call.out[i].dtype,
+                                                        .class_of = SN_CLASS_ACTIVATIONS,
+                                                        .rest = {.form = call.out[i].dtype},
+                                                        .persistent = SN_NONE,
+                                                        .producer = id});
             if (out[i] == SN_NONE) return SN_NONE;
             for (int a = 0; a < SN_MESH_AXES; a++)
                 if (g->where.axis[a].kind == SN_AT) g->values[out[i]].result.axis[a] = g->where.axis[a];
@@ -436,7 +469,8 @@ sn_status sn_graph_verify(const sn_graph *g) {
             sn_vid v = n->in[i].value;
             if (v == SN_NONE) continue;
             if (v >= g->n_values || !defined[v])
-                s = sn_fail(SN_ERR_INTERNAL, "%s: %s %s (made by %s) uses input %d before it is defined", g->name, op->name, n->name, n->made_by, i);
+                s = sn_fail(SN_ERR_INTERNAL, "%s: %s %s (made by %s) uses input %d before it is defined", g->name, op->name, n->name,
+                            n->made_by, i);
         }
         sn_call call;
         if (s == SN_OK) s = run_shape_rule(g, n, &call);
@@ -445,8 +479,9 @@ sn_status sn_graph_verify(const sn_graph *g) {
             const sn_value *v = &g->values[n->out[i]];
             char a[96], b[96];
             if (!sn_shape_equal(&v->shape, &call.out[i].shape) || v->dtype != call.out[i].dtype)
-                s = sn_fail(SN_ERR_INTERNAL, "%s: %s %s (made by %s) gives %s %s, the graph says %s %s", g->name, op->name, n->name, n->made_by,
-                            sn_dtype_name(call.out[i].dtype), sn_shape_text(&call.out[i].shape, a), sn_dtype_name(v->dtype), sn_shape_text(&v->shape, b));
+                s = sn_fail(SN_ERR_INTERNAL, "%s: %s %s (made by %s) gives %s %s, the graph says %s %s", g->name, op->name, n->name,
+                            n->made_by, sn_dtype_name(call.out[i].dtype), sn_shape_text(&call.out[i].shape, a), sn_dtype_name(v->dtype),
+                            sn_shape_text(&v->shape, b));
             defined[n->out[i]] = true;
         }
     }

@@ -33,7 +33,16 @@ typedef uint32_t sn_pid; /* a persistent value of a job */
 #define SN_NONE UINT32_MAX
 
 /* What an axis of a parameter means. Split passes read these tags, never names. */
-typedef enum sn_axis { SN_AXIS_NONE, SN_AXIS_EMBED, SN_AXIS_HEADS, SN_AXIS_KV_HEADS, SN_AXIS_MLP, SN_AXIS_VOCAB, SN_AXIS_EXPERT, SN_AXIS_RANK } sn_axis;
+typedef enum sn_axis {
+    SN_AXIS_NONE,
+    SN_AXIS_EMBED,
+    SN_AXIS_HEADS,
+    SN_AXIS_KV_HEADS,
+    SN_AXIS_MLP,
+    SN_AXIS_VOCAB,
+    SN_AXIS_EXPERT,
+    SN_AXIS_RANK
+} sn_axis;
 
 /* Where a value waits between its uses. */
 typedef struct sn_home {
@@ -61,13 +70,13 @@ typedef struct sn_persistent {
     const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
     sn_shape shape;   /* logical */
     sn_class class_of;
-    sn_home rest;     /* rest.form is the dtype of its bytes */
+    sn_home rest;              /* rest.form is the dtype of its bytes */
     uint8_t axes[SN_MAX_DIMS]; /* sn_axis */
     bool trainable;
-    bool decays;      /* weight decay applies (matrices; not norms and biases) */
-    int32_t layer;    /* block number; -1: outside the blocks */
+    bool decays;   /* weight decay applies (matrices; not norms and biases) */
+    int32_t layer; /* block number; -1: outside the blocks */
     sn_source source;
-    sn_pid parent;    /* of a gradient, state or master: its weight; SN_NONE otherwise */
+    sn_pid parent;     /* of a gradient, state or master: its weight; SN_NONE otherwise */
     int32_t state_run; /* of a state: not 0: one element for each run of so many elements of the flattened parent (a block's scale) */
     int32_t turn;      /* of a weight: the turn in which it is trained; -1: in every (see sn_turns) */
     bool rests_whole;  /* what changes it needs all of it: it never rests in shards */
@@ -81,27 +90,27 @@ typedef struct sn_value {
     sn_shape shape;   /* logical */
     sn_dtype dtype;   /* form of the result */
     sn_class class_of;
-    sn_split result;  /* split of the result, inferred from the ops */
-    sn_home rest;     /* for values that cross from forward to backward; default: as the result, on the device */
-    bool has_rest;    /* a place pass set it */
+    sn_split result;     /* split of the result, inferred from the ops */
+    sn_home rest;        /* for values that cross from forward to backward; default: as the result, on the device */
+    bool has_rest;       /* a place pass set it */
     uint8_t rests_split; /* bit a: a split pass set how it rests on mesh axis a: rest.split, to which it is moved once when it is made */
-    int32_t run;      /* not 0: one element for each run of so many elements that a rank holds of the value runs_of */
+    int32_t run;         /* not 0: one element for each run of so many elements that a rank holds of the value runs_of */
     sn_vid runs_of;
     sn_pid persistent; /* SN_NONE: transient */
-    bool input;       /* a named input of the program: rests in the host tier, filled by the engine */
-    bool output;      /* a named output of the program: rests in the host tier, read by the engine */
-    sn_nid producer;  /* SN_NONE for inputs and persistent values */
+    bool input;        /* a named input of the program: rests in the host tier, filled by the engine */
+    bool output;       /* a named output of the program: rests in the host tier, read by the engine */
+    sn_nid producer;   /* SN_NONE for inputs and persistent values */
 } sn_value;
 
 /* An edge into a node: which value, and the form, split and part in which the op wants it. A slice is a run of rows of the
  * value's first axis (of a vector: elements, in whole blocks of its form); the op sees a value of that many rows. The use of
  * an input that the op mutates has slices too: that is how a program writes a part of a persistent value. */
 typedef struct sn_use {
-    sn_vid value;  /* SN_NONE: absent optional input */
-    uint8_t form;  /* sn_dtype; SN_DTYPE_COUNT: as it is */
+    sn_vid value;   /* SN_NONE: absent optional input */
+    uint8_t form;   /* sn_dtype; SN_DTYPE_COUNT: as it is */
     uint8_t pinned; /* bit a: a pass says how it is split on mesh axis a; else that is inferred */
     bool has_split;
-    sn_split split; /* valid when has_split */
+    sn_split split;            /* valid when has_split */
     int64_t slice_at, slice_n; /* slice_n 0: the whole */
 } sn_use;
 static inline sn_use sn_use_of(sn_vid value) { return (sn_use){.value = value, .form = SN_DTYPE_COUNT}; }
@@ -176,9 +185,9 @@ typedef struct sn_graph {
 
 enum { SN_MAX_PROGRAMS = 8 };
 
-/* Training in turns: in each turn of so many updates only the weights of that turn are trained, and only their gradients, states and masters
- * exist: those of different turns share bytes. They begin anew with each turn: states at zero, masters as their weights. One program serves all
- * turns; what a turn has no use for is not run (plan/turns.c). */
+/* Training in turns: in each turn of so many updates only the weights of that turn are trained, and only their gradients, states and
+ * masters exist: those of different turns share bytes. They begin anew with each turn: states at zero, masters as their weights. One
+ * program serves all turns; what a turn has no use for is not run (plan/turns.c). */
 typedef enum sn_turn_order { SN_TURNS_RANDOM /* each once a round */, SN_TURNS_ASCENDING, SN_TURNS_DESCENDING } sn_turn_order;
 typedef struct sn_turns {
     int count;     /* 0: everything is trained all the time */
@@ -195,7 +204,7 @@ int64_t sn_turn_step(const sn_turns *t, int64_t update);
 int64_t sn_turn_ends(const sn_turns *t, int64_t update);
 
 typedef struct sn_job {
-    sn_pool pool; /* names */
+    sn_pool pool;           /* names */
     sn_program_file *files; /* that instructions of its programs read, by their index here */
     size_t n_files, cap_files;
     const char *disk_folder; /* where the file behind the disk tier is made; NULL: nothing rests there */
@@ -219,8 +228,8 @@ size_t sn_job_bytes(const sn_job *job);
 /* Adds an empty program; name is copied. NULL with the error set when it cannot. */
 sn_graph *sn_job_add_graph(sn_job *job, const char *name, sn_role role);
 sn_graph *sn_job_graph(const sn_job *job, const char *name); /* NULL: no such program */
-int sn_job_graph_index(const sn_job *job, const char *name);  /* -1: no such program */
-int sn_job_role_index(const sn_job *job, sn_role role);       /* the first program of this role; -1: none */
+int sn_job_graph_index(const sn_job *job, const char *name); /* -1: no such program */
+int sn_job_role_index(const sn_job *job, sn_role role);      /* the first program of this role; -1: none */
 
 /* Adds a program that holds the same values and nodes as g, under the same ids. NULL with the error set when it cannot. */
 sn_graph *sn_job_copy_graph(const sn_graph *g, const char *name, sn_role role);
@@ -241,8 +250,8 @@ void sn_job_set_rest(sn_job *job, sn_pid p, sn_home rest);
 /* The turn in which alone a persistent value exists: of a gradient, state or master that of its weight; -1: it is always there. */
 int32_t sn_job_turn(const sn_job *job, sn_pid p);
 
-/* Makes a persistent value a gradient, state or master of a parameter: it is of its layer and, where it has its shape or one element for each
- * run of it (state_run), is spread as it is over all axes of the mesh but the data-parallel one; with its shape it has its axes. */
+/* Makes a persistent value a gradient, state or master of a parameter: it is of its layer and, where it has its shape or one element for
+ * each run of it (state_run), is spread as it is over all axes of the mesh but the data-parallel one; with its shape it has its axes. */
 void sn_job_derive(sn_job *job, sn_pid derived, sn_pid parameter);
 
 /* The f32 master of a weight: what the update changes where the weight itself has 16 bits. SN_NONE: the weight is its own. */
@@ -279,12 +288,12 @@ sn_status sn_graph_infer(sn_graph *g);
 /* Infers the split of every result from the splits of inputs and persistent values, and the split that each use needs. */
 sn_status sn_graph_infer_splits(sn_graph *g);
 
-/* How one element for each run of so many elements of a flattened value is spread over an axis of so many ranks where the value is spread as
- * x. False where that would cut runs: *out is then whole. */
+/* How one element for each run of so many elements of a flattened value is spread over an axis of so many ranks where the value is spread
+ * as x. False where that would cut runs: *out is then whole. */
 bool sn_split_of_runs(const sn_shape *shape, const sn_split_axis *x, int ranks, int64_t run, sn_split_axis *out);
 
-/* Their shape: one dimension; of a value in shards of the last of several, each with whole runs of its row, the value's dimensions, the last
- * one shorter by that factor. */
+/* Their shape: one dimension; of a value in shards of the last of several, each with whole runs of its row, the value's dimensions, the
+ * last one shorter by that factor. */
 sn_shape sn_shape_of_runs(const sn_shape *shape, const sn_split *split, int64_t run);
 
 /* Appends the nodes of `from`, a program over the same persistent values, in their order behind those of `to`. Their other values are

@@ -12,12 +12,12 @@ typedef struct sn_cost {
 typedef struct sn_op {
     const char *name;
     int min_in, max_in, n_out;
-    uint32_t mutates; /* bit i: input i is changed in place */
-    uint32_t into;    /* bit i: that input, the last one, takes the place of output 0: written whole, never read */
-    uint32_t tile;    /* bit i: input i has operand 0's shape and is worked on element by element, so that the op may be stamped in
-                       * runs of rows of them; attribute `flat_first` then says where a run begins */
+    uint32_t mutates;    /* bit i: input i is changed in place */
+    uint32_t into;       /* bit i: that input, the last one, takes the place of output 0: written whole, never read */
+    uint32_t tile;       /* bit i: input i has operand 0's shape and is worked on element by element, so that the op may be stamped in
+                          * runs of rows of them; attribute `flat_first` then says where a run begins */
     uint32_t leaves_out; /* bit o: output o is not made in a call where it is absent (rank 0), whatever the attributes say */
-    bool light;       /* few operations an element: to make its outputs again takes hardly longer than to read them */
+    bool light;          /* few operations an element: to make its outputs again takes hardly longer than to read them */
 
     /* Names of the attribute slots, for explain; NULL for unused ones. */
     const char *int_attrs[SN_ATTR_INTS], *float_attrs[SN_ATTR_FLOATS];

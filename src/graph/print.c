@@ -11,7 +11,11 @@ static void print_split(const sn_split *s, sn_str *out) {
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &s->axis[a];
         if (x->kind == SN_SHARD && x->dim == SN_SPLIT_FLAT) sn_str_printf(out, " shard(%s, unit %d)", axes[a], x->unit);
-        else if (x->kind == SN_SHARD) sn_str_printf(out, " shard(%s, dim %d%s)", axes[a], x->dim, x->at == SN_DEAL_FOLDED ? ", folded" : x->at == SN_DEAL_THIRDS ? ", thirds" : "");
+        else if (x->kind == SN_SHARD)
+            sn_str_printf(out, " shard(%s, dim %d%s)", axes[a], x->dim,
+                          x->at == SN_DEAL_FOLDED   ? ", folded"
+                          : x->at == SN_DEAL_THIRDS ? ", thirds"
+                                                    : "");
         else if (x->kind == SN_PARTIAL) sn_str_printf(out, " partial(%s)", axes[a]);
         else if (x->kind == SN_AT) sn_str_printf(out, " at(%s=%d)", axes[a], x->at);
     }
@@ -41,7 +45,8 @@ void sn_graph_print(const sn_graph *g, sn_str *out) {
             sn_str_char(out, ' ');
             if (n->in[i].value == SN_NONE) sn_str_char(out, '-');
             else print_value(g, n->in[i].value, out);
-            if (n->in[i].slice_n) sn_str_printf(out, "[%lld:%lld]", (long long)n->in[i].slice_at, (long long)(n->in[i].slice_at + n->in[i].slice_n));
+            if (n->in[i].slice_n)
+                sn_str_printf(out, "[%lld:%lld]", (long long)n->in[i].slice_at, (long long)(n->in[i].slice_at + n->in[i].slice_n));
             if (n->in[i].form < SN_DTYPE_COUNT) sn_str_printf(out, ":%s", sn_dtype_name((sn_dtype)n->in[i].form));
         }
         for (int i = 0; i < SN_ATTR_INTS; i++)

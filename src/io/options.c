@@ -148,7 +148,8 @@ sn_status sn_options_copy(const sn_options *o, sn_options **out) {
     sn_status s = SN_OK;
     for (size_t i = 0; s == SN_OK && i < o->count; i++) {
         const sn_option_value *v = &o->slots[i].value;
-        if (v->set && v->from > SN_FROM_DEFAULT) s = sn_option_slot_set(&(*out)->slots[i], v->text, false, v->from, o->slots[i].option->key);
+        if (v->set && v->from > SN_FROM_DEFAULT)
+            s = sn_option_slot_set(&(*out)->slots[i], v->text, false, v->from, o->slots[i].option->key);
     }
     if (s != SN_OK) {
         sn_options_close(*out);

@@ -8,8 +8,8 @@
  *
  * The flag is the key with dashes: --max-grad-norm.
  * Tables belong to the file that uses the options (a pass, the engine, a verb). A store holds the values of several tables.
- * A value comes from, in rising precedence: the table's default, a DeepSpeed config, a YAML recipe, the environment (SNUG_MAX_GRAD_NORM), the
- * command line. The order of reading does not matter: what ranks lower never replaces what ranks higher. */
+ * A value comes from, in rising precedence: the table's default, a DeepSpeed config, a YAML recipe, the environment (SNUG_MAX_GRAD_NORM),
+ * the command line. The order of reading does not matter: what ranks lower never replaces what ranks higher. */
 #ifndef SN_IO_OPTIONS_H
 #define SN_IO_OPTIONS_H
 
@@ -47,9 +47,9 @@ typedef struct sn_option {
     const char *deepspeed; /* where DeepSpeed's JSON says the same, comma-separated: "zero_optimization.stage". An item of an array is
                               named by its index. "bf16.enabled=bf16": a switch that stands for a value; "optimizer.type:Adam=adamw": a
                               word of DeepSpeed's and what it is here. NULL: nowhere */
-    bool hidden;  /* not in the help */
-    bool by_rank; /* the ranks of a job may differ in it */
-    bool often;  /* one that most users of its table want to see: short helps show it */
+    bool hidden;           /* not in the help */
+    bool by_rank;          /* the ranks of a job may differ in it */
+    bool often;            /* one that most users of its table want to see: short helps show it */
 } sn_option;
 
 typedef struct sn_option_group {
@@ -57,7 +57,8 @@ typedef struct sn_option_group {
     const sn_option *options;
     size_t count;
 } sn_option_group;
-#define SN_OPTION_GROUP(title, table) {title, table, sizeof(table) / sizeof *(table)}
+#define SN_OPTION_GROUP(title, table) \
+    { title, table, sizeof(table) / sizeof *(table) }
 
 typedef enum sn_provenance { SN_FROM_DEFAULT, SN_FROM_DEEPSPEED, SN_FROM_RECIPE, SN_FROM_ENVIRONMENT, SN_FROM_COMMAND_LINE } sn_provenance;
 const char *sn_provenance_name(sn_provenance p); /* "default", "DeepSpeed config", "recipe", ... */
@@ -94,7 +95,8 @@ sn_status sn_options_read_recipe_text(sn_options *o, const char *name, const cha
  * effect, comma-separated ("a.b"; "a.c:none": only with this word). SN_ERR_FORMAT: no JSON; SN_ERR_USAGE: a key that is in no table, named
  * with its place. */
 sn_status sn_options_read_deepspeed(sn_options *o, const char *path, const char *const *hints, size_t n_hints);
-sn_status sn_options_read_deepspeed_text(sn_options *o, const char *name, const char *text, size_t n, const char *const *hints, size_t n_hints);
+sn_status sn_options_read_deepspeed_text(sn_options *o, const char *name, const char *text, size_t n, const char *const *hints,
+                                         size_t n_hints);
 
 /* One value. `where` stands before messages ("--seed"). */
 sn_status sn_options_set(sn_options *o, const char *key, const char *text, sn_provenance from, const char *where);

@@ -28,10 +28,7 @@ static const sn_option training[] = {
      .kind = SN_OPTION_CHOICE,
      .choices = "constant,linear,cosine",
      .help = "how the learning rate falls"},
-    {.key = "lora_target",
-     .kind = SN_OPTION_LIST,
-     .default_text = "q_proj,v_proj",
-     .help = "layers that get an adapter"},
+    {.key = "lora_target", .kind = SN_OPTION_LIST, .default_text = "q_proj,v_proj", .help = "layers that get an adapter"},
     {.key = "seed", .default_text = "42", .kind = SN_OPTION_INT, .help = "of all random numbers"},
     {.key = "adam_beta1",
      .default_text = "0.9",
@@ -302,7 +299,12 @@ static void dump_reads_back(void **state) {
 static void other_spellings(void **state) {
     (void)state;
     static const sn_option options_b[] = {
-        {.key = "precision", .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .also = "float32=f32,bfloat16=bf16", .default_text = "f32"},
+        {.key = "precision",
+         .aliases = "bf16=bf16,fp16=fp16",
+         .kind = SN_OPTION_CHOICE,
+         .choices = "f32,bf16,fp16",
+         .also = "float32=f32,bfloat16=bf16",
+         .default_text = "f32"},
         {.key = "recompute", .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "none"}};
     static const sn_option_group more = SN_OPTION_GROUP("More", options_b);
     const sn_option_group *all[] = {&more};
@@ -425,7 +427,8 @@ int main(void) {
         WITH_STORE(refused_recipes),
         WITH_STORE(help_fits),
         WITH_STORE(dump_reads_back),
-        cmocka_unit_test(other_spellings), cmocka_unit_test(clashing_tables),
+        cmocka_unit_test(other_spellings),
+        cmocka_unit_test(clashing_tables),
         cmocka_unit_test(near_words),
         cmocka_unit_test(allocations_fail),
     };

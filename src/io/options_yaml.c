@@ -108,7 +108,8 @@ static sn_status read_entry(reader *r, bool *seen) {
     place_of(r, where);
     snprintf(where_of_value, sizeof where_of_value, "%s: %s", where, slot->option->key);
     sn_status s;
-    if (implied && r->event.type == YAML_SCALAR_EVENT) s = sn_option_slot_set_named(slot, implied, scalar_text(r), SN_FROM_RECIPE, where_of_value);
+    if (implied && r->event.type == YAML_SCALAR_EVENT)
+        s = sn_option_slot_set_named(slot, implied, scalar_text(r), SN_FROM_RECIPE, where_of_value);
     else s = read_value(r, slot, where_of_value, &text);
     sn_str_free(&text);
     return s;

@@ -97,7 +97,8 @@ sn_status sn_st_add_metadata(sn_st_writer *w, const char *key, const char *value
 sn_status sn_st_add_tensor(sn_st_writer *w, const char *name, sn_dtype dtype, const sn_shape *shape);
 sn_status sn_st_write_begin(sn_st_writer *w);
 sn_status sn_st_write(sn_st_writer *w, size_t tensor, uint64_t from, const void *data, size_t n);
-sn_status sn_st_write_read(const sn_st_writer *w, size_t tensor, uint64_t from, void *data, size_t n); /* what was written, before finishing */
+sn_status sn_st_write_read(const sn_st_writer *w, size_t tensor, uint64_t from, void *data,
+                           size_t n); /* what was written, before finishing */
 /* Fails when a tensor lacks bytes (each byte counts once). */
 sn_status sn_st_write_finish(sn_st_writer *w);
 

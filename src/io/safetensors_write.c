@@ -159,7 +159,8 @@ static sn_status check_size(const sn_st_out *f, const sn_str *head) {
     struct stat st;
     if (fstat(f->fd, &st)) return sn_fail(SN_ERR_FILE, "cannot look at %s: %s", f->temporary, strerror(errno));
     if ((uint64_t)st.st_size == head->size + f->bytes) return SN_OK;
-    return sn_fail(SN_ERR_FILE, "%s has %lld bytes, wanted %" PRIu64 ": another process began it otherwise", f->temporary, (long long)st.st_size, head->size + f->bytes);
+    return sn_fail(SN_ERR_FILE, "%s has %lld bytes, wanted %" PRIu64 ": another process began it otherwise", f->temporary,
+                   (long long)st.st_size, head->size + f->bytes);
 }
 
 static sn_status begin_file(sn_st_writer *w, sn_st_out *f, sn_st_tensor **order, size_t n) {
@@ -227,7 +228,8 @@ sn_status sn_st_write_join(sn_st_writer *w) {
 
 sn_status sn_st_write_leave(sn_st_writer *w) {
     for (size_t i = 0; i < w->file_count; i++) {
-        if (w->files[i].fd >= 0 && fsync(w->files[i].fd)) return sn_fail(SN_ERR_FILE, "cannot write %s: %s", w->files[i].temporary, strerror(errno));
+        if (w->files[i].fd >= 0 && fsync(w->files[i].fd))
+            return sn_fail(SN_ERR_FILE, "cannot write %s: %s", w->files[i].temporary, strerror(errno));
     }
     return SN_OK;
 }

@@ -2,14 +2,15 @@
 
 #include <math.h>
 
+#include "ops/add/add.h"
 #include "ops/attention/attention.h"
 #include "ops/kv_write/kv_write.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
 #include "ops/paged_attention/paged_attention.h"
-#include "ops/add/add.h"
 
-sn_vid sn_build_weight(sn_builder *b, const char *name, int64_t rows, int64_t cols, sn_axis row_axis, sn_axis col_axis, sn_init init, float scale) {
+sn_vid sn_build_weight(sn_builder *b, const char *name, int64_t rows, int64_t cols, sn_axis row_axis, sn_axis col_axis, sn_init init,
+                       float scale) {
     sn_graph *g = b->g;
     if (g->status != SN_OK) return SN_NONE;
     sn_pid p = sn_job_find(g->job, name);
@@ -46,7 +47,8 @@ sn_vid sn_build_linear(sn_builder *b, sn_vid x, const sn_linear *l) {
     int64_t rows = l->conv1d ? l->in : l->out, cols = l->conv1d ? l->out : l->in;
     sn_vid w = sn_build_weight(b, sn_name(g, "%s.weight", l->name), rows, cols, l->conv1d ? l->in_axis : l->out_axis,
                                l->conv1d ? l->out_axis : l->in_axis, SN_INIT_NORMAL, l->init);
-    sn_vid bias = l->bias ? sn_build_weight(b, sn_name(g, "%s.bias", l->name), l->out, 0, l->out_axis, SN_AXIS_NONE, SN_INIT_ZERO, 0) : SN_NONE;
+    sn_vid bias =
+        l->bias ? sn_build_weight(b, sn_name(g, "%s.bias", l->name), l->out, 0, l->out_axis, SN_AXIS_NONE, SN_INIT_ZERO, 0) : SN_NONE;
     sn_attrs a = {0};
     a.i[SN_MATMUL_TRANS_B] = !l->conv1d;
     sn_vid in[] = {x, w, bias};
@@ -108,7 +110,8 @@ void sn_build_inputs(sn_builder *b) {
 static void loss_head(sn_builder *b, sn_vid x, sn_vid head) {
     sn_graph *g = b->g;
     int64_t tokens = b->shape->tokens;
-    sn_vid labels = sn_input(g, "labels", SN_I32, sn_shape_of(tokens)), scale = sn_input(g, "scale", SN_F32, sn_shape_of(1)), out[SN_MAX_OUT];
+    sn_vid labels = sn_input(g, "labels", SN_I32, sn_shape_of(tokens)), scale = sn_input(g, "scale", SN_F32, sn_shape_of(1)),
+           out[SN_MAX_OUT];
     sn_attrs a = {0};
     a.i[SN_LINEAR_CROSS_ENTROPY_WANT_DH] = a.i[SN_LINEAR_CROSS_ENTROPY_WANT_DW] = sn_role_trains(g->role);
     sn_append(g, SN_OP_linear_cross_entropy, &a, 4, (sn_vid[]){x, head, labels, scale}, "loss", out);
@@ -136,7 +139,7 @@ void sn_build_head(sn_builder *b, sn_vid x, sn_vid head) {
 }
 
 sn_status sn_model_build(sn_graph *g, const sn_model_config *config, const sn_model_shape *shape, const sn_parameters *parameters) {
-    static sn_status (*const families[])(sn_builder *b) = {[SN_ARCH_LLAMA] = sn_model_llama, [SN_ARCH_GPT2] = sn_model_gpt2};
+    static sn_status (*const families[])(sn_builder * b) = {[SN_ARCH_LLAMA] = sn_model_llama, [SN_ARCH_GPT2] = sn_model_gpt2};
     sn_builder b = {.g = g, .config = config, .shape = shape, .parameters = parameters};
     SN_TRY(families[config->arch](&b));
     return sn_graph_verify(g);

@@ -13,7 +13,8 @@ typedef struct sn_builder {
 } sn_builder;
 
 /* The weight [rows, cols] (a matrix: decays) or [rows] (a norm or bias when cols == 0: does not decay). */
-sn_vid sn_build_weight(sn_builder *b, const char *name, int64_t rows, int64_t cols, sn_axis row_axis, sn_axis col_axis, sn_init init, float scale);
+sn_vid sn_build_weight(sn_builder *b, const char *name, int64_t rows, int64_t cols, sn_axis row_axis, sn_axis col_axis, sn_init init,
+                       float scale);
 
 /* x W^T (+ bias): name.weight [out, in], name.bias [out]. conv1d: the weight is [in, out], as GPT-2 keeps it. */
 typedef struct sn_linear {

@@ -46,8 +46,10 @@ sn_status sn_model_gpt2(sn_builder *b) {
     sn_graph *g = b->g;
     sn_vid ids = sn_input(g, "ids", SN_I32, sn_shape_of(b->shape->tokens));
     sn_build_inputs(b);
-    sn_vid table = sn_build_weight(b, "transformer.wte.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.02f);
-    sn_vid places = sn_build_weight(b, "transformer.wpe.weight", c->max_position, c->hidden_size, SN_AXIS_NONE, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.01f);
+    sn_vid table =
+        sn_build_weight(b, "transformer.wte.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.02f);
+    sn_vid places =
+        sn_build_weight(b, "transformer.wpe.weight", c->max_position, c->hidden_size, SN_AXIS_NONE, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.01f);
     sn_vid x = sn_append1(g, SN_OP_embedding, NULL, 2, (sn_vid[]){ids, table}, "wte");
     sn_vid p = sn_append1(g, SN_OP_embedding, NULL, 2, (sn_vid[]){b->positions, places}, "wpe");
     x = sn_build_add(b, x, p, "embeddings");
@@ -59,7 +61,8 @@ sn_status sn_model_gpt2(sn_builder *b) {
     g->part = SN_PART_NONE;
     x = norm(b, x, "transformer.ln_f");
     sn_vid head = c->tie_word_embeddings ? table
-                                         : sn_build_weight(b, "lm_head.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.02f);
+                                         : sn_build_weight(b, "lm_head.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED,
+                                                           SN_INIT_NORMAL, 0.02f);
     sn_build_head(b, x, head);
     return g->status;
 }

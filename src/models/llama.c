@@ -40,8 +40,10 @@ static sn_vid attention_part(sn_builder *b, sn_vid x, int layer) {
 #define NAME(s) sn_name(g, "model.layers.%d.self_attn." s, layer)
     sn_vid h = norm(b, x, sn_name(g, "model.layers.%d.input_layernorm", layer));
     sn_vid q = sn_build_linear(b, h, &(sn_linear){NAME("q_proj"), E, H * D, SN_AXIS_EMBED, SN_AXIS_HEADS, c->attention_bias, false, 0.02f});
-    sn_vid k = sn_build_linear(b, h, &(sn_linear){NAME("k_proj"), E, G * D, SN_AXIS_EMBED, SN_AXIS_KV_HEADS, c->attention_bias, false, 0.02f});
-    sn_vid v = sn_build_linear(b, h, &(sn_linear){NAME("v_proj"), E, G * D, SN_AXIS_EMBED, SN_AXIS_KV_HEADS, c->attention_bias, false, 0.02f});
+    sn_vid k =
+        sn_build_linear(b, h, &(sn_linear){NAME("k_proj"), E, G * D, SN_AXIS_EMBED, SN_AXIS_KV_HEADS, c->attention_bias, false, 0.02f});
+    sn_vid v =
+        sn_build_linear(b, h, &(sn_linear){NAME("v_proj"), E, G * D, SN_AXIS_EMBED, SN_AXIS_KV_HEADS, c->attention_bias, false, 0.02f});
     q = rotate(b, q, NAME("q_rope"));
     k = rotate(b, k, NAME("k_rope"));
     sn_vid o = sn_build_attention(b, q, k, v, D, c->sliding_window, layer);
@@ -71,7 +73,8 @@ sn_status sn_model_llama(sn_builder *b) {
     sn_vid ids = sn_input(g, "ids", SN_I32, sn_shape_of(b->shape->tokens));
     sn_build_inputs(b);
     rope_table(b);
-    sn_vid table = sn_build_weight(b, "model.embed_tokens.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.02f);
+    sn_vid table =
+        sn_build_weight(b, "model.embed_tokens.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.02f);
     sn_vid x = sn_append1(g, SN_OP_embedding, NULL, 2, (sn_vid[]){ids, table}, "embed_tokens");
     for (int layer = 0; layer < (int)c->num_layers; layer++) {
         g->layer = layer;
@@ -84,7 +87,8 @@ sn_status sn_model_llama(sn_builder *b) {
     g->part = SN_PART_NONE;
     x = norm(b, x, "model.norm");
     sn_vid head = c->tie_word_embeddings ? table
-                                         : sn_build_weight(b, "lm_head.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED, SN_INIT_NORMAL, 0.02f);
+                                         : sn_build_weight(b, "lm_head.weight", c->vocab_size, c->hidden_size, SN_AXIS_VOCAB, SN_AXIS_EMBED,
+                                                           SN_INIT_NORMAL, 0.02f);
     sn_build_head(b, x, head);
     return g->status;
 }

@@ -7,10 +7,10 @@
 
 /* What the forward graph is for, and its extents. */
 typedef struct sn_model_shape {
-    int64_t tokens;      /* T: tokens of one run of the program, over all ranks */
+    int64_t tokens; /* T: tokens of one run of the program, over all ranks */
     /* for SN_ROLE_GENERATE */
     int64_t cache_blocks, block_size, table_blocks, sequences; /* KV cache: blocks, tokens a block, blocks a sequence, sequences */
-    int64_t logit_rows;  /* rows of which logits are wanted */
+    int64_t logit_rows;                                        /* rows of which logits are wanted */
     sn_dtype cache_form;
 } sn_model_shape;
 

@@ -4,8 +4,13 @@
 #include "graph/op.h"
 #include "passes/pass.h"
 
-static const sn_option options[] = {
-    {.key = "gradient_accumulation_steps", .often = true, .deepspeed = "gradient_accumulation_steps", .kind = SN_OPTION_INT, .default_text = "1", .metavar = "N", .help = "micro-batches of a step"}};
+static const sn_option options[] = {{.key = "gradient_accumulation_steps",
+                                     .often = true,
+                                     .deepspeed = "gradient_accumulation_steps",
+                                     .kind = SN_OPTION_INT,
+                                     .default_text = "1",
+                                     .metavar = "N",
+                                     .help = "micro-batches of a step"}};
 
 /* Every gradient that the program writes is added to instead. */
 static void add_instead(sn_graph *g) {

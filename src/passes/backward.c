@@ -11,10 +11,10 @@
 
 typedef struct backward {
     sn_graph *g;
-    bool *needs;   /* by value: depends on something trainable */
-    sn_vid *grad;  /* by value: gradient so far, SN_NONE */
-    size_t n_values; /* values of the forward graph */
-    bool *stored;  /* by persistent: its gradient was written in this program */
+    bool *needs;            /* by value: depends on something trainable */
+    sn_vid *grad;           /* by value: gradient so far, SN_NONE */
+    size_t n_values;        /* values of the forward graph */
+    bool *stored;           /* by persistent: its gradient was written in this program */
     sn_dtype gradient_form; /* SN_DTYPE_COUNT: as the op gives it */
 } backward;
 
@@ -149,7 +149,10 @@ done:
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     const char *form = sn_options_string(recipe, "gradient_dtype");
-    sn_dtype gradient_form = !strcmp(form, "f32") ? SN_F32 : !strcmp(form, "bf16") ? SN_BF16 : !strcmp(form, "fp16") ? SN_F16 : SN_DTYPE_COUNT;
+    sn_dtype gradient_form = !strcmp(form, "f32")    ? SN_F32
+                             : !strcmp(form, "bf16") ? SN_BF16
+                             : !strcmp(form, "fp16") ? SN_F16
+                                                     : SN_DTYPE_COUNT;
     const char *precision = sn_options_string(recipe, "precision");
     if (gradient_form == SN_DTYPE_COUNT && strcmp(precision, "f32")) gradient_form = !strcmp(precision, "bf16") ? SN_BF16 : SN_F16;
     for (int k = 0; k < job->n_graphs; k++)

@@ -21,12 +21,13 @@
 #include "passes/pass.h"
 #include "program/comm.h"
 
-static const sn_option options[] = {{.key = "context_parallel_size",
-                                     .aliases = "cp,context_parallel",
-                                     .kind = SN_OPTION_INT,
-                                     .default_text = "1",
-                                     .metavar = "N",
-                                     .help = "ranks that share the tokens of their rows; keys and values go round; laid out around tensor-parallel ones"}};
+static const sn_option options[] = {
+    {.key = "context_parallel_size",
+     .aliases = "cp,context_parallel",
+     .kind = SN_OPTION_INT,
+     .default_text = "1",
+     .metavar = "N",
+     .help = "ranks that share the tokens of their rows; keys and values go round; laid out around tensor-parallel ones"}};
 
 typedef struct ring {
     sn_graph *g;
@@ -106,7 +107,8 @@ static void backward(const ring *r, const sn_node *n) {
 
 static sn_status split_tokens(ring *r, sn_vid seq_start) {
     sn_graph *g = r->g;
-    int64_t tokens = g->values[seq_start].shape.d[0], data_ranks = sn_mesh_data_ranks(&g->job->mesh), rows = tokens / data_ranks, runs = 2 * r->ranks;
+    int64_t tokens = g->values[seq_start].shape.d[0], data_ranks = sn_mesh_data_ranks(&g->job->mesh), rows = tokens / data_ranks,
+            runs = 2 * r->ranks;
     if (r->ranks > SN_RANKS_MOST) return sn_fail(SN_ERR_USAGE, "context_parallel_size is %d, wanted at most %d", r->ranks, SN_RANKS_MOST);
     if (rows * data_ranks != tokens || rows % runs)
         return sn_fail(SN_ERR_USAGE,

@@ -1,6 +1,6 @@
 /* Data parallelism: each rank computes its own rows of the batch; gradients come out partial over the dp axis of the
- * mesh (and the replica axis around it) and are summed in rank order. All inputs with a token axis are sharded; everything else follows from the ops'
- * index letters. */
+ * mesh (and the replica axis around it) and are summed in rank order. All inputs with a token axis are sharded; everything else follows
+ * from the ops' index letters. */
 #include <string.h>
 
 #include "passes/pass.h"

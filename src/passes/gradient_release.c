@@ -147,7 +147,8 @@ static const sn_conflict conflicts[] = {
 /* Where nothing forbids it. */
 static bool offers(const sn_options *r, const sn_cluster *cluster, const sn_choice *choice) {
     (void)cluster, (void)choice;
-    return !(sn_options_float(r, "max_grad_norm") > 0) && sn_options_int(r, "gradient_accumulation_steps") == 1 && strcmp(sn_options_string(r, "precision"), "fp16");
+    return !(sn_options_float(r, "max_grad_norm") > 0) && sn_options_int(r, "gradient_accumulation_steps") == 1 &&
+           strcmp(sn_options_string(r, "precision"), "fp16");
 }
 
 static const sn_choice choices[] = {{"gradient_release", "true", SN_CHOICE_EXACT, {0}}};

@@ -37,8 +37,7 @@ static size_t find_sum(const joiner *j, size_t k, sn_use *x, sn_vid *into, bool 
     const sn_graph *g = j->g;
     const sn_node *scatter = &g->nodes[j->old[k]];
     size_t bytes;
-    if (scatter->op != SN_OP_reduce_scatter || scatter->phase != SN_PHASE_BACKWARD ||
-        scatter->attrs.i[SN_REDUCE_SCATTER_AXIS] != j->axis)
+    if (scatter->op != SN_OP_reduce_scatter || scatter->phase != SN_PHASE_BACKWARD || scatter->attrs.i[SN_REDUCE_SCATTER_AXIS] != j->axis)
         return 0;
     if (scatter->attrs.i[SN_REDUCE_SCATTER_ROWS] || k + 1 >= j->n) return 0;
     const sn_value *v = &g->values[scatter->in[0].value];

@@ -7,8 +7,8 @@
  *
  * A tile is read one ahead of the cast of the one before, so that two are alive at any time and reading, which is the io
  * queue's, goes on while the compute queue casts. On a device whose memory the host does not address, every tile rests in
- * the host tier, and is copied from there. A weight in flat shards is read whole, as one tile, of which each rank keeps its shard; of one in
- * shards of a dimension each rank reads its own, of rows as one tile. A job whose weights have no file has no such program. */
+ * the host tier, and is copied from there. A weight in flat shards is read whole, as one tile, of which each rank keeps its shard; of one
+ * in shards of a dimension each rank reads its own, of rows as one tile. A job whose weights have no file has no such program. */
 #include "graph/op.h"
 #include "ops/cast/cast.h"
 #include "ops/copy/copy.h"
@@ -92,7 +92,8 @@ static void put(loader *l, sn_vid from, sn_vid to, int64_t at, int64_t n) {
     if (!same) a.i[SN_CAST_DTYPE] = v->dtype;
     sn_vid out[SN_MAX_OUT];
     bool all = n == v->shape.d[0];
-    sn_append_uses(g, same ? SN_OP_copy : SN_OP_cast, &a, 2, (sn_use[]){sn_use_of(from), all ? sn_use_of(to) : sn_use_rows(to, at, n)}, v->name, out);
+    sn_append_uses(g, same ? SN_OP_copy : SN_OP_cast, &a, 2, (sn_use[]){sn_use_of(from), all ? sn_use_of(to) : sn_use_rows(to, at, n)},
+                   v->name, out);
 }
 
 static void use_tile(loader *l) {
@@ -124,8 +125,8 @@ static sn_status load_weight(loader *l, sn_pid p) {
     SN_TRY(g->status);
     for (int i = 0; i < 2; i++) {
         bool alone = targets[!i] == SN_NONE || io_writes(l, &job->persistent[targets[!i]]); /* else the other would be staged whole */
-        if (targets[i] == SN_NONE || job->persistent[targets[i]].rest.form != e->source.form || !io_writes(l, &job->persistent[targets[i]]) ||
-            is_flat(&job->persistent[targets[i]]) || !alone)
+        if (targets[i] == SN_NONE || job->persistent[targets[i]].rest.form != e->source.form ||
+            !io_writes(l, &job->persistent[targets[i]]) || is_flat(&job->persistent[targets[i]]) || !alone)
             continue;
         read_rows(l, e, row_bytes, 0, e->shape.d[0], into[i]);
         if (into[!i] != SN_NONE) put(l, into[i], into[!i], 0, 0);

@@ -12,10 +12,20 @@
 static const sn_option options[] = {
     {.key = "lora", .often = true, .kind = SN_OPTION_FLAG, .help = "train low-rank adapters, the base frozen"},
     {.key = "qlora", .often = true, .kind = SN_OPTION_FLAG, .help = "LoRA on the base in its quantised form"},
-    {.key = "lora_rank", .often = true, .aliases = "lora_r", .kind = SN_OPTION_INT, .default_text = "8", .metavar = "R", .help = "rank of the adapters"},
+    {.key = "lora_rank",
+     .often = true,
+     .aliases = "lora_r",
+     .kind = SN_OPTION_INT,
+     .default_text = "8",
+     .metavar = "R",
+     .help = "rank of the adapters"},
     {.key = "lora_alpha", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "16", .metavar = "A", .help = "scale alpha / rank"},
     {.key = "lora_dropout", .kind = SN_OPTION_FLOAT, .default_text = "0", .metavar = "P", .help = "dropout on the adapters' input"},
-    {.key = "lora_target", .aliases = "target_modules", .kind = SN_OPTION_STRING, .default_text = "all-linear", .metavar = "NAMES",
+    {.key = "lora_target",
+     .aliases = "target_modules",
+     .kind = SN_OPTION_STRING,
+     .default_text = "all-linear",
+     .metavar = "NAMES",
      .help = "module names, comma-separated, or all-linear"},
     {.key = "use_rslora", .aliases = "rslora", .kind = SN_OPTION_FLAG, .help = "scale alpha / sqrt(rank)"}};
 
@@ -52,7 +62,8 @@ static sn_vid factor(sn_graph *g, sn_pid base, const char *module, sn_adapter_pa
         e->layer = layer;
         e->axes[down] = outer;
         e->axes[!down] = SN_AXIS_RANK;
-        e->source = (sn_source){.file = -1, .init = down ? SN_INIT_UNIFORM : SN_INIT_ZERO, .scale = down ? (float)(1 / sqrt((double)shape.d[1])) : 0};
+        e->source = (sn_source){
+            .file = -1, .init = down ? SN_INIT_UNIFORM : SN_INIT_ZERO, .scale = down ? (float)(1 / sqrt((double)shape.d[1])) : 0};
         e->adapter_of = base;
         e->adapter_part = part;
         e->adapter_scale = (float)l->scale;
@@ -96,7 +107,9 @@ static sn_status adapt(sn_graph *g, sn_nid id, lora *l) {
 static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cluster) {
     (void)cluster;
     if (!sn_options_bool(recipe, "lora") && !sn_options_bool(recipe, "qlora")) return SN_OK;
-    lora l = {.rank = sn_options_int(recipe, "lora_rank"), .dropout = sn_options_float(recipe, "lora_dropout"), .targets = sn_options_string(recipe, "lora_target")};
+    lora l = {.rank = sn_options_int(recipe, "lora_rank"),
+              .dropout = sn_options_float(recipe, "lora_dropout"),
+              .targets = sn_options_string(recipe, "lora_target")};
     if (l.rank < 1) return sn_fail(SN_ERR_USAGE, "lora_rank is %lld, at least 1 is wanted", (long long)l.rank);
     if (!(l.dropout >= 0 && l.dropout < 1)) return sn_fail(SN_ERR_USAGE, "lora_dropout is %g, wanted 0 <= p < 1", l.dropout);
     double alpha = sn_options_float(recipe, "lora_alpha");

@@ -30,8 +30,10 @@ void sn_remember(mover *m, const sn_use *from, sn_vid to, sn_dtype form, const s
 
 sn_vid sn_recall(const mover *m, const sn_use *from, sn_dtype form, const sn_node *n, bool copied) {
     for (int i = 0; i < RECENT && i < m->next; i++)
-        if (m->recent[i].from == from->value && m->recent[i].slice_at == from->slice_at && m->recent[i].slice_n == from->slice_n && m->recent[i].form == form && m->recent[i].copied == copied && m->recent[i].phase == n->phase &&
-            (copied || m->recent[i].layer == n->layer) && !memcmp(&m->g->nodes[m->g->values[m->recent[i].to].producer].where, &n->where, sizeof n->where))
+        if (m->recent[i].from == from->value && m->recent[i].slice_at == from->slice_at && m->recent[i].slice_n == from->slice_n &&
+            m->recent[i].form == form && m->recent[i].copied == copied && m->recent[i].phase == n->phase &&
+            (copied || m->recent[i].layer == n->layer) &&
+            !memcmp(&m->g->nodes[m->g->values[m->recent[i].to].producer].where, &n->where, sizeof n->where))
             return m->recent[i].to;
     return SN_NONE;
 }
@@ -69,12 +71,15 @@ static sn_status move_form(mover *m, sn_nid id, sn_use *at, sn_dtype form) {
 
 static double element_bytes(sn_dtype form) { return (double)sn_dtypes[form].bytes / sn_dtypes[form].block; }
 
-/* A shard that is to be gathered, in a smaller form: it takes that form before it is sent. Its units are whole blocks, so bits are the same. */
+/* A shard that is to be gathered, in a smaller form: it takes that form before it is sent. Its units are whole blocks, so bits are the
+ * same. */
 static bool narrows_first(const sn_graph *g, const sn_use *use, sn_dtype from) {
-    if (!use->has_split || use->slice_n || use->form >= SN_DTYPE_COUNT || element_bytes((sn_dtype)use->form) >= element_bytes(from)) return false;
+    if (!use->has_split || use->slice_n || use->form >= SN_DTYPE_COUNT || element_bytes((sn_dtype)use->form) >= element_bytes(from))
+        return false;
     for (int a = 0; a < SN_MESH_AXES; a++) {
         const sn_split_axis *x = &g->values[use->value].result.axis[a];
-        if (g->job->mesh.size[a] > 1 && sn_is_flat(x) && use->split.axis[a].kind == SN_WHOLE && x->unit % sn_dtypes[use->form].block == 0) return true;
+        if (g->job->mesh.size[a] > 1 && sn_is_flat(x) && use->split.axis[a].kind == SN_WHOLE && x->unit % sn_dtypes[use->form].block == 0)
+            return true;
     }
     return false;
 }
@@ -111,13 +116,16 @@ static sn_status move_use(mover *m, sn_nid id, int i) {
     out->slice_n = at.slice_n;
     out->form = SN_DTYPE_COUNT;
     for (int a = 0; out->has_split && a < SN_MESH_AXES; a++) /* what was brought is where the node is */
-        if (g->values[at.value].result.axis[a].kind == SN_AT && out->split.axis[a].kind == SN_WHOLE) out->split.axis[a] = g->values[at.value].result.axis[a];
+        if (g->values[at.value].result.axis[a].kind == SN_AT && out->split.axis[a].kind == SN_WHOLE)
+            out->split.axis[a] = g->values[at.value].result.axis[a];
     return SN_OK;
 }
 
 /* A value of one turn is made by a node that runs in other turns too: it may write there only if it can leave that output out. */
 static bool keeps_apart(const sn_graph *g, sn_vid from, sn_vid to) {
-    if (to == SN_NONE || g->values[to].persistent == SN_NONE || sn_job_turn(g->job, g->values[to].persistent) < 0 || g->values[from].producer == SN_NONE) return false;
+    if (to == SN_NONE || g->values[to].persistent == SN_NONE || sn_job_turn(g->job, g->values[to].persistent) < 0 ||
+        g->values[from].producer == SN_NONE)
+        return false;
     const sn_node *maker = &g->nodes[g->values[from].producer];
     int outputs = 0;
     bool left_out = false;
@@ -137,7 +145,8 @@ static sn_status elide_copies(sn_graph *g) {
         sn_nid id = g->order[k];
         sn_node *n = &g->nodes[id];
         sn_vid from = n->in[0].value, to = n->out[0];
-        bool elide = n->op == SN_OP_copy && !keeps_apart(g, from, to) && to != SN_NONE && !n->in[0].slice_n && !sn_is_view(g, &n->in[0]) && g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
+        bool elide = n->op == SN_OP_copy && !keeps_apart(g, from, to) && to != SN_NONE && !n->in[0].slice_n && !sn_is_view(g, &n->in[0]) &&
+                     g->values[to].persistent != SN_NONE && uses[from] == 1 && g->values[from].producer != SN_NONE &&
                      g->values[from].persistent == SN_NONE && g->values[from].dtype == g->values[to].dtype && !g->values[from].output;
         if (!elide) {
             g->order[kept++] = id;
@@ -230,7 +239,8 @@ static sn_status move_node(mover *m, sn_nid id) {
         if (!(tiles && sn_goes_by_tile(op, i))) SN_TRY(move_use(m, id, i));
     if (tiles) return sn_move_tiles(m, id);
     if (writes_away(m, &g->nodes[id])) return write_away(m, id);
-    if (op == sn_ops[SN_OP_copy] && g->nodes[id].out[0] != SN_NONE && g->values[g->nodes[id].out[0]].persistent != SN_NONE && sn_rests_away(m, g->nodes[id].out[0])) {
+    if (op == sn_ops[SN_OP_copy] && g->nodes[id].out[0] != SN_NONE && g->values[g->nodes[id].out[0]].persistent != SN_NONE &&
+        sn_rests_away(m, g->nodes[id].out[0])) {
         sn_vid to = g->nodes[id].out[0]; /* rests there from now on, between programs too */
         g->values[to].producer = SN_NONE;
         g->nodes[id].dead = true;
@@ -241,7 +251,9 @@ static sn_status move_node(mover *m, sn_nid id) {
     sn_use changed[SN_MAX_IN]; /* whole values that rest away, worked on here */
     for (int i = 0; i < g->nodes[id].n_in; i++) {
         changed[i] = sn_use_of(SN_NONE);
-        if (!(op->mutates >> i & 1) || op->into >> i & 1 || g->nodes[id].in[i].value == SN_NONE || !sn_rests_away(m, g->nodes[id].in[i].value)) continue;
+        if (!(op->mutates >> i & 1) || op->into >> i & 1 || g->nodes[id].in[i].value == SN_NONE ||
+            !sn_rests_away(m, g->nodes[id].in[i].value))
+            continue;
         changed[i] = g->nodes[id].in[i];
         sn_insert_like(g, id, "move");
         sn_vid here = sn_bring(m, changed[i]);

@@ -1,5 +1,5 @@
-/* Between splits, on each axis of the mesh: sums of partials, gathers of shards, views of what is whole, sends from rank to rank. A shard of rows (of
- * dimension 0) is a run of bytes as a flat shard is: the same collectives make it. */
+/* Between splits, on each axis of the mesh: sums of partials, gathers of shards, views of what is whole, sends from rank to rank. A shard
+ * of rows (of dimension 0) is a run of bytes as a flat shard is: the same collectives make it. */
 #include "graph/op.h"
 #include "ops/all_gather/all_gather.h"
 #include "ops/reduce_scatter/reduce_scatter.h"
@@ -73,7 +73,8 @@ sn_status sn_check_way(const sn_graph *g, const sn_node *n, int i) {
         bool own = v->run && from->kind == SN_PARTIAL; /* each rank has as many as it has elements: they do not add up */
         if (g->job->mesh.size[a] <= 1 || sn_axis_equal(from, to) || (!own && has_way(from, to, mutated))) continue;
         return sn_fail(SN_ERR_PLAN, "%s: no way from %s (dimension %d) to %s (dimension %d) for input %d of %s %s", g->name,
-                       sn_split_kind_name((sn_split_kind)from->kind), from->dim, sn_split_kind_name((sn_split_kind)to->kind), to->dim, i, sn_ops[n->op]->name, n->name);
+                       sn_split_kind_name((sn_split_kind)from->kind), from->dim, sn_split_kind_name((sn_split_kind)to->kind), to->dim, i,
+                       sn_ops[n->op]->name, n->name);
     }
     return SN_OK;
 }
@@ -94,7 +95,8 @@ static sn_status note_arrival(mover *m, sn_vid v, sn_vid there) {
 /* at(i) -> at(j) over an axis. Once it has arrived, all later uses there take it. */
 static sn_vid send_to(mover *m, sn_vid v, int axis, const sn_split_axis *to) {
     sn_graph *g = m->g;
-    if (v < m->n_arrived && m->arrived[v] != SN_NONE && sn_axis_within(to, &g->values[m->arrived[v]].result.axis[axis])) return m->arrived[v];
+    if (v < m->n_arrived && m->arrived[v] != SN_NONE && sn_axis_within(to, &g->values[m->arrived[v]].result.axis[axis]))
+        return m->arrived[v];
     sn_split_axis from = g->values[v].result.axis[axis], own = g->where.axis[axis];
     sn_attrs a = {0};
     a.i[SN_SEND_RECV_AXIS] = axis;
@@ -119,7 +121,8 @@ static sn_status move_axis(mover *m, sn_nid id, sn_use *at, int axis, const sn_s
         if (found == SN_NONE && (found = gather(g, at->value, axis)) != SN_NONE)
             sn_remember(m, at, found, g->values[found].dtype, &g->nodes[id], false);
         *at = sn_use_of(found);
-    } else if (from.kind == SN_AT && to->kind == SN_AT && !sn_axis_within(to, &from) && !(here->kind == SN_AT && sn_axis_within(here, &from))) {
+    } else if (from.kind == SN_AT && to->kind == SN_AT && !sn_axis_within(to, &from) &&
+               !(here->kind == SN_AT && sn_axis_within(here, &from))) {
         at->value = send_to(m, at->value, axis, to);
     }
     return g->status;
@@ -136,10 +139,9 @@ static bool is_small(const sn_value *v) {
     return sn_shape_bytes(&v->shape, v->dtype, &bytes) && bytes <= SMALL_SUM;
 }
 
-/* What is on another rank is sent first, as small as it is: the rest is done where it is used. Then the innermost axis first: what is summed
- * inside a node is less for the axes around it. Of a sum over several axes that is to be whole, each
- * sums the shards of the one inside it, and all are gathered at the end. A small one is made whole axis by axis: others may be summed
- * together with it. */
+/* What is on another rank is sent first, as small as it is: the rest is done where it is used. Then the innermost axis first: what is
+ * summed inside a node is less for the axes around it. Of a sum over several axes that is to be whole, each sums the shards of the one
+ * inside it, and all are gathered at the end. A small one is made whole axis by axis: others may be summed together with it. */
 sn_status sn_move_split(mover *m, sn_nid id, sn_use *at, const sn_split *to) {
     const bool small = is_small(&m->g->values[at->value]);
     int summed[SN_MESH_AXES], n = 0;

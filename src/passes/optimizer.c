@@ -11,23 +11,67 @@
 static const sn_option options[] = {
     {.key = "optimizer",
      .deepspeed = "optimizer.type:AdamW=adamw,optimizer.type:Adam=adamw,optimizer.type:Lion=lion,optimizer.type:SGD=sgd",
-     .often = true, .aliases = "optim", .kind = SN_OPTION_CHOICE, .choices = "adamw,adamw_8bit,adafactor,lion,muon,galore,sgd",
+     .often = true,
+     .aliases = "optim",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "adamw,adamw_8bit,adafactor,lion,muon,galore,sgd",
      .also = "adamw_torch=adamw,adamw_torch_fused=adamw,adamw_bnb_8bit=adamw_8bit,lion_32bit=lion,galore_adamw=galore",
-     .default_text = "adamw", .help = "update rule"},
-    {.key = "adam_beta1", .deepspeed = "optimizer.params.betas.0", .kind = SN_OPTION_FLOAT, .default_text = "0.9", .help = "decay of the first moment (adamw, adamw_8bit, lion)"},
-    {.key = "adam_beta2", .deepspeed = "optimizer.params.betas.1", .kind = SN_OPTION_FLOAT, .default_text = "0.999", .help = "decay of the second moment; of lion, of its moment"},
-    {.key = "adam_epsilon", .deepspeed = "optimizer.params.eps", .kind = SN_OPTION_FLOAT, .default_text = "1e-8", .help = "added to the root of the second moment"},
-    {.key = "weight_decay", .deepspeed = "optimizer.params.weight_decay", .often = true, .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "decoupled weight decay of matrices"},
+     .default_text = "adamw",
+     .help = "update rule"},
+    {.key = "adam_beta1",
+     .deepspeed = "optimizer.params.betas.0",
+     .kind = SN_OPTION_FLOAT,
+     .default_text = "0.9",
+     .help = "decay of the first moment (adamw, adamw_8bit, lion)"},
+    {.key = "adam_beta2",
+     .deepspeed = "optimizer.params.betas.1",
+     .kind = SN_OPTION_FLOAT,
+     .default_text = "0.999",
+     .help = "decay of the second moment; of lion, of its moment"},
+    {.key = "adam_epsilon",
+     .deepspeed = "optimizer.params.eps",
+     .kind = SN_OPTION_FLOAT,
+     .default_text = "1e-8",
+     .help = "added to the root of the second moment"},
+    {.key = "weight_decay",
+     .deepspeed = "optimizer.params.weight_decay",
+     .often = true,
+     .kind = SN_OPTION_FLOAT,
+     .default_text = "0",
+     .help = "decoupled weight decay of matrices"},
     {.key = "muon_momentum", .kind = SN_OPTION_FLOAT, .default_text = "0.95", .help = "of muon"},
-    {.key = "muon_adjust_lr", .kind = SN_OPTION_CHOICE, .choices = "original,match_rms_adamw", .default_text = "original",
+    {.key = "muon_adjust_lr",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "original,match_rms_adamw",
+     .default_text = "original",
      .help = "learning rate of a matrix: times max(1, rows / columns)^0.5, or 0.2 max(rows, columns)^0.5, which fits a rate for adamw"},
-    {.key = "galore_rank", .kind = SN_OPTION_INT, .default_text = "128", .metavar = "R", .has_least = true, .least = 1, .help = "directions of a matrix in which galore keeps moments"},
-    {.key = "galore_update_gap", .aliases = "galore_update_interval", .kind = SN_OPTION_INT, .default_text = "200", .metavar = "T", .has_least = true, .least = 1,
+    {.key = "galore_rank",
+     .kind = SN_OPTION_INT,
+     .default_text = "128",
+     .metavar = "R",
+     .has_least = true,
+     .least = 1,
+     .help = "directions of a matrix in which galore keeps moments"},
+    {.key = "galore_update_gap",
+     .aliases = "galore_update_interval",
+     .kind = SN_OPTION_INT,
+     .default_text = "200",
+     .metavar = "T",
+     .has_least = true,
+     .least = 1,
      .help = "updates between two choices of directions"},
     {.key = "galore_scale", .kind = SN_OPTION_FLOAT, .default_text = "0.25", .help = "learning rate of those matrices: times this"},
     {.key = "momentum", .deepspeed = "optimizer.params.momentum", .kind = SN_OPTION_FLOAT, .default_text = "0", .help = "of sgd"},
-    {.key = "max_grad_norm", .deepspeed = "gradient_clipping", .kind = SN_OPTION_FLOAT, .default_text = "1", .help = "clip the global gradient norm; 0: never"},
-    {.key = "moment_dtype", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16", .default_text = "f32", .help = "form of the moments; bf16 rounds stochastically"}};
+    {.key = "max_grad_norm",
+     .deepspeed = "gradient_clipping",
+     .kind = SN_OPTION_FLOAT,
+     .default_text = "1",
+     .help = "clip the global gradient norm; 0: never"},
+    {.key = "moment_dtype",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "f32,bf16",
+     .default_text = "f32",
+     .help = "form of the moments; bf16 rounds stochastically"}};
 
 static sn_pid add_state(const sn_update *u, const sn_updated *x, const char *suffix, sn_dtype form, sn_shape shape, int32_t run) {
     sn_job *job = u->g->job;
@@ -84,8 +128,12 @@ sn_status sn_update_append(const sn_update *u, const sn_updated *x, sn_opcode op
 static const struct {
     const char *name;
     sn_update_rule update;
-} rules[] = {{"adamw", sn_update_adamw}, {"adamw_8bit", sn_update_adamw_8bit}, {"adafactor", sn_update_adafactor},
-             {"lion", sn_update_lion},   {"muon", sn_update_muon},             {"galore", sn_update_galore},
+} rules[] = {{"adamw", sn_update_adamw},
+             {"adamw_8bit", sn_update_adamw_8bit},
+             {"adafactor", sn_update_adafactor},
+             {"lion", sn_update_lion},
+             {"muon", sn_update_muon},
+             {"galore", sn_update_galore},
              {"sgd", sn_update_sgd}};
 
 static sn_update_rule rule_of(const sn_options *recipe) {
@@ -140,7 +188,8 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
         if (job->persistent[i].class_of != SN_CLASS_GRADIENTS) continue;
         sn_attrs a = {0};
         a.i[SN_SUM_UNITS_SLOT] = slot++;
-        sn_vid gradient = sn_use_persistent(g, (sn_pid)i), units = sn_append1(g, SN_OP_sum_squares, NULL, 1, &gradient, job->persistent[i].name);
+        sn_vid gradient = sn_use_persistent(g, (sn_pid)i),
+               units = sn_append1(g, SN_OP_sum_squares, NULL, 1, &gradient, job->persistent[i].name);
         sn_append(g, SN_OP_sum_units, &a, 2, (sn_vid[]){units, sums}, job->persistent[i].name, out);
     }
     sn_attrs a = {.f[SN_CLIP_FACTOR_MAX_NORM] = sn_options_float(recipe, "max_grad_norm")};
@@ -149,7 +198,8 @@ static sn_status build_update(sn_graph *g, const sn_options *recipe) {
     SN_TRY(g->status);
     int index = 0;
     for (size_t i = 0; i < n; i++)
-        if (job->persistent[i].class_of == SN_CLASS_GRADIENTS) SN_TRY(update_parameter(&u, rule, job->persistent[i].parent, (sn_pid)i, index++));
+        if (job->persistent[i].class_of == SN_CLASS_GRADIENTS)
+            SN_TRY(update_parameter(&u, rule, job->persistent[i].parent, (sn_pid)i, index++));
     g->phase = SN_PHASE_FORWARD;
     sn_insert_at_end(g, "model");
     return g->status;
@@ -165,14 +215,17 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
 static bool is_optimizer(const sn_options *recipe, const char *name) { return !strcmp(sn_options_string(recipe, "optimizer"), name); }
 
 static bool other_moments(const sn_options *recipe) {
-    return !strcmp(sn_options_string(recipe, "moment_dtype"), "bf16") && (is_optimizer(recipe, "adamw_8bit") || is_optimizer(recipe, "adafactor"));
+    return !strcmp(sn_options_string(recipe, "moment_dtype"), "bf16") &&
+           (is_optimizer(recipe, "adamw_8bit") || is_optimizer(recipe, "adafactor"));
 }
-static const sn_conflict conflicts[] = {{other_moments, "moment_dtype bf16: the states of adamw_8bit and adafactor have forms of their own"}};
+static const sn_conflict conflicts[] = {
+    {other_moments, "moment_dtype bf16: the states of adamw_8bit and adafactor have forms of their own"}};
 
 /* The search changes the form of moments that there are, and no other rule than the default. */
 static bool offers(const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice) {
     (void)cluster;
-    if (!strcmp(choice->key, "optimizer")) return is_optimizer(recipe, "adamw") && !strcmp(sn_options_string(recipe, "moment_dtype"), "f32");
+    if (!strcmp(choice->key, "optimizer"))
+        return is_optimizer(recipe, "adamw") && !strcmp(sn_options_string(recipe, "moment_dtype"), "f32");
     if (is_optimizer(recipe, "sgd")) return sn_options_float(recipe, "momentum") > 0;
     return !is_optimizer(recipe, "adamw_8bit") && !is_optimizer(recipe, "adafactor");
 }

@@ -31,10 +31,11 @@ typedef struct sn_choice {
 
 /* What the choices of a pass leave as it is, from which the search bounds candidates that it has not planned (docs/plan.md says how). */
 typedef enum sn_touch {
-    SN_TOUCHES_ALL,        /* nothing is promised */
-    SN_TOUCHES_RESTS,      /* which persistent values there are and where they rest, what moves them, and the update: what is computed before it, and how long
-                              activations live, stay as they are */
-    SN_TOUCHES_ACTIVATIONS /* what backward keeps: persistent values rest where they did, and nothing is computed or moved less than with the first choice */
+    SN_TOUCHES_ALL,   /* nothing is promised */
+    SN_TOUCHES_RESTS, /* which persistent values there are and where they rest, what moves them, and the update: what is computed before it,
+                         and how long activations live, stay as they are */
+    SN_TOUCHES_ACTIVATIONS /* what backward keeps: persistent values rest where they did, and nothing is computed or moved less than with
+                              the first choice */
 } sn_touch;
 
 /* A combination of options that makes no sense. It stands in the entry of the pass that it would break. */
@@ -85,7 +86,8 @@ typedef struct sn_pass {
 extern const sn_pass *const sn_passes[];
 extern const size_t sn_n_passes;
 
-/* Whether the search may make this choice beside the recipe: the recipe has not decided the matter, says another thing, and the pass offers it. */
+/* Whether the search may make this choice beside the recipe: the recipe has not decided the matter, says another thing, and the pass offers
+ * it. */
 bool sn_choice_applies(const sn_pass *p, const sn_options *recipe, const sn_cluster *cluster, const sn_choice *choice);
 
 /* The folder of what may rest on disk, "" where the recipe names none; *key (may be NULL): the option that does. */
@@ -95,8 +97,8 @@ const char *sn_passes_folder(const sn_options *recipe, const char **key);
 bool sn_choice_setting(const sn_choice *choice, size_t i, const char **key, const char **value);
 bool sn_choice_made(const sn_choice *choice, const sn_options *recipe); /* the recipe says it all */
 
-/* The mesh of so many ranks on so many nodes (0: unknown): what the passes' options say along their axes, data-parallel ones along the rest.
- * SN_ERR_USAGE where they do not divide the ranks. */
+/* The mesh of so many ranks on so many nodes (0: unknown): what the passes' options say along their axes, data-parallel ones along the
+ * rest. SN_ERR_USAGE where they do not divide the ranks. */
 sn_status sn_passes_mesh(const sn_options *recipe, int ranks, int nodes, sn_mesh *mesh);
 
 /* SN_ERR_PLAN with the reason when the recipe combines what cannot be. */

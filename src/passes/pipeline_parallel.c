@@ -172,7 +172,8 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
     sn_pipeline p = {.stages = cluster->mesh.size[SN_MESH_PP]};
     int train = sn_job_role_index(job, SN_ROLE_TRAIN);
     if (p.stages <= 1) return SN_OK;
-    if (job->turns.count > 1) return sn_fail(SN_ERR_PLAN, "pipeline_parallel_size %d: blocks that take turns have no use for stages", p.stages);
+    if (job->turns.count > 1)
+        return sn_fail(SN_ERR_PLAN, "pipeline_parallel_size %d: blocks that take turns have no use for stages", p.stages);
     SN_TRY(read_options(job, recipe, &p));
     if (train >= 0 && p.micro_batches < p.stages)
         sn_warn("%lld micro-batches a step (gradient_accumulation_steps) leave %d pipeline stages idle for most of it",

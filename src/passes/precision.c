@@ -9,8 +9,20 @@
 #include "passes/pass.h"
 
 static const sn_option options[] = {
-    {.key = "precision", .deepspeed = "bf16.enabled=bf16,fp16.enabled=fp16", .often = true, .aliases = "bf16=bf16,fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "f32,bf16,fp16", .default_text = "f32", .help = "form of weights and activations"},
-    {.key = "gradient_dtype", .deepspeed = "data_types.grad_accum_dtype:fp32=f32,data_types.grad_accum_dtype:bf16=bf16,data_types.grad_accum_dtype:fp16=fp16", .kind = SN_OPTION_CHOICE, .choices = "auto,f32,bf16,fp16", .default_text = "auto", .help = "form of gradients at rest"}};
+    {.key = "precision",
+     .deepspeed = "bf16.enabled=bf16,fp16.enabled=fp16",
+     .often = true,
+     .aliases = "bf16=bf16,fp16=fp16",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "f32,bf16,fp16",
+     .default_text = "f32",
+     .help = "form of weights and activations"},
+    {.key = "gradient_dtype",
+     .deepspeed = "data_types.grad_accum_dtype:fp32=f32,data_types.grad_accum_dtype:bf16=bf16,data_types.grad_accum_dtype:fp16=fp16",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "auto,f32,bf16,fp16",
+     .default_text = "auto",
+     .help = "form of gradients at rest"}};
 
 static sn_dtype named(const char *text) { return !strcmp(text, "bf16") ? SN_BF16 : !strcmp(text, "fp16") ? SN_F16 : SN_F32; }
 
@@ -45,7 +57,8 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
         for (size_t i = 0; i < g->n_order; i++) {
             sn_node *node = &g->nodes[g->order[i]];
             if (node->op == SN_OP_embedding) node->attrs.i[SN_EMBEDDING_DTYPE] = form;
-            if (node->op == SN_OP_matmul && !(node->out[0] != SN_NONE && g->values[node->out[0]].output)) node->attrs.i[SN_MATMUL_DTYPE] = form;
+            if (node->op == SN_OP_matmul && !(node->out[0] != SN_NONE && g->values[node->out[0]].output))
+                node->attrs.i[SN_MATMUL_DTYPE] = form;
         }
         SN_TRY(sn_graph_infer(g));
     }
@@ -53,7 +66,8 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
 }
 
 /* The loss scale is dynamic. */
-static const char hints[] = "fp16.auto_cast:false,fp16.loss_scale:0,fp16.initial_scale_power,fp16.loss_scale_window,fp16.hysteresis,fp16.min_loss_scale";
+static const char hints[] =
+    "fp16.auto_cast:false,fp16.loss_scale:0,fp16.initial_scale_power,fp16.loss_scale_window,fp16.hysteresis,fp16.min_loss_scale";
 
 static const sn_choice choices[] = {{"precision", "bf16", SN_CHOICE_LOSSY, {0}}};
 static const sn_inference_option inference[] = {{"precision", NULL, NULL}};

@@ -11,7 +11,11 @@
 
 static const sn_option options[] = {
     {.key = "keep_quantised", .kind = SN_OPTION_FLAG, .help = "frozen weights stay in the form of their file"},
-    {.key = "activations", .kind = SN_OPTION_CHOICE, .choices = "f32,q8", .default_text = "f32", .help = "form of a quantised matmul's input"}};
+    {.key = "activations",
+     .kind = SN_OPTION_CHOICE,
+     .choices = "f32,q8",
+     .default_text = "f32",
+     .help = "form of a quantised matmul's input"}};
 
 static sn_dtype activation_form(sn_dtype weight) { return sn_dtypes[weight].block == 256 ? SN_Q8_K : SN_Q8_1; }
 
@@ -62,7 +66,8 @@ static sn_status run(sn_job *job, const sn_options *recipe, const sn_cluster *cl
             if (n->op != SN_OP_matmul || n->phase != SN_PHASE_FORWARD) continue;
             sn_dtype weight = g->values[n->in[1].value].dtype;
             int64_t columns = g->values[n->in[0].value].shape.d[1];
-            if (sn_dtype_is_quantised(weight) && columns % sn_dtypes[activation_form(weight)].block == 0) n->in[0].form = (uint8_t)activation_form(weight);
+            if (sn_dtype_is_quantised(weight) && columns % sn_dtypes[activation_form(weight)].block == 0)
+                n->in[0].form = (uint8_t)activation_form(weight);
         }
     }
     return SN_OK;

@@ -10,9 +10,13 @@
 #include "graph/op.h"
 #include "passes/pass.h"
 
-static const sn_option options[] = {
-    {.key = "recompute", .often = true, .aliases = "gradient_checkpointing", .kind = SN_OPTION_STRING, .default_text = "light", .metavar = "none|light|selective|attention|every:k|all",
-     .help = "what backward computes again instead of keeping"}};
+static const sn_option options[] = {{.key = "recompute",
+                                     .often = true,
+                                     .aliases = "gradient_checkpointing",
+                                     .kind = SN_OPTION_STRING,
+                                     .default_text = "light",
+                                     .metavar = "none|light|selective|attention|every:k|all",
+                                     .help = "what backward computes again instead of keeping"}};
 
 typedef enum mode { NONE, LIGHT, SELECTIVE, ATTENTION, BLOCKS } mode;
 

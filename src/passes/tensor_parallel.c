@@ -14,16 +14,17 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "passes/pass.h"
 
-static const sn_option options[] = {{.key = "tensor_parallel_size",
-                                     .aliases = "tp,tensor_parallel",
-                                     .kind = SN_OPTION_INT,
-                                     .default_text = "1",
-                                     .metavar = "N",
-                                     .help = "ranks over which heads, feed-forward and vocabulary are spread; neighbours: the innermost axis"},
-                                    {.key = "sequence_parallel",
-                                     .kind = SN_OPTION_SWITCH,
-                                     .default_text = "off",
-                                     .help = "with it: activations between blocks in shards of tokens"}};
+static const sn_option options[] = {
+    {.key = "tensor_parallel_size",
+     .aliases = "tp,tensor_parallel",
+     .kind = SN_OPTION_INT,
+     .default_text = "1",
+     .metavar = "N",
+     .help = "ranks over which heads, feed-forward and vocabulary are spread; neighbours: the innermost axis"},
+    {.key = "sequence_parallel",
+     .kind = SN_OPTION_SWITCH,
+     .default_text = "off",
+     .help = "with it: activations between blocks in shards of tokens"}};
 
 /* Heads stay together in groups: those that share a key and value head, and as many groups as a block of a quantised row needs. */
 typedef struct heads {
@@ -31,7 +32,7 @@ typedef struct heads {
     int64_t columns; /* of a query */
     int64_t kv_columns;
     int64_t together; /* groups of a unit */
-    bool fused; /* q, k and v come from one weight */
+    bool fused;       /* q, k and v come from one weight */
 } heads;
 
 static sn_status find_heads(const sn_job *job, heads *h) {
@@ -91,9 +92,10 @@ static bool is_fused(const sn_persistent *e, int dim, const heads *h) {
 static sn_status check_extent(const sn_persistent *e, int dim, const heads *h) {
     int64_t wanted = e->axes[dim] == SN_AXIS_HEADS ? h->columns : h->kv_columns;
     if (!is_heads(e->axes[dim]) || e->shape.d[dim] == wanted || is_fused(e, dim, h)) return SN_OK;
-    return sn_fail(SN_ERR_UNSUPPORTED,
-                   "tensor_parallel_size: %s holds several matrices in one (%lld columns, heads have %lld), which cannot be spread over ranks",
-                   e->name, (long long)e->shape.d[dim], (long long)wanted);
+    return sn_fail(
+        SN_ERR_UNSUPPORTED,
+        "tensor_parallel_size: %s holds several matrices in one (%lld columns, heads have %lld), which cannot be spread over ranks",
+        e->name, (long long)e->shape.d[dim], (long long)wanted);
 }
 
 static sn_status choose_units(const sn_job *job, int64_t ranks, heads *h, int64_t *mlp) {
@@ -130,7 +132,8 @@ static sn_status spread_weights(sn_job *job, int64_t ranks) {
         int64_t extent = e->shape.d[dim] / (fused ? 3 : 1);
         int64_t unit = is_heads(e->axes[dim]) ? extent / h.groups * h.together : e->axes[dim] == SN_AXIS_MLP ? mlp : 1;
         sn_home rest = e->rest;
-        rest.split.axis[SN_MESH_TP] = (sn_split_axis){.kind = SN_SHARD, .dim = (uint8_t)dim, .at = fused ? SN_DEAL_THIRDS : SN_DEAL_RUN, .unit = (int32_t)unit};
+        rest.split.axis[SN_MESH_TP] =
+            (sn_split_axis){.kind = SN_SHARD, .dim = (uint8_t)dim, .at = fused ? SN_DEAL_THIRDS : SN_DEAL_RUN, .unit = (int32_t)unit};
         sn_job_set_rest(job, (sn_pid)p, rest);
     }
     return SN_OK;
@@ -207,7 +210,8 @@ static bool with_whole_matrices(const sn_options *r) {
 }
 
 static const sn_conflict conflicts[] = {
-    {with_whole_matrices, "tensor_parallel_size: adafactor, muon and galore work on whole matrices, of which each rank has a part: take adamw, lion or sgd"}};
+    {with_whole_matrices,
+     "tensor_parallel_size: adafactor, muon and galore work on whole matrices, of which each rank has a part: take adamw, lion or sgd"}};
 
 const sn_pass sn_pass_tensor_parallel = {
     .name = "tensor_parallel",

@@ -9,9 +9,9 @@
  *
  * zero_partition says over how many ranks shards are spread: all, or those of a node, of which each node then has all. Weights are gathered
  * inside a node; of gradients each rank sums its shard there, and that over the nodes, so sums have two levels: another order. With
- * gradient_sync = step what rests in shards is summed inside a node after each micro-batch, and over the nodes once a step. Sources: Zhang et
- * al. 2022, MiCS (arXiv 2205.00119), its partition groups and two-hop synchronisation; Zhao et al. 2023, FSDP (arXiv 2304.11277), its hybrid
- * sharding.
+ * gradient_sync = step what rests in shards is summed inside a node after each micro-batch, and over the nodes once a step. Sources: Zhang
+ * et al. 2022, MiCS (arXiv 2205.00119), its partition groups and two-hop synchronisation; Zhao et al. 2023, FSDP (arXiv 2304.11277), its
+ * hybrid sharding.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -139,8 +139,7 @@ static void gather_in_blocks(sn_graph *g) {
         for (int i = 0; n->phase != SN_PHASE_UPDATE && i < n->n_in; i++) {
             const sn_value *v = n->in[i].value == SN_NONE ? NULL : &g->values[n->in[i].value];
             if (!v || v->persistent == SN_NONE || v->class_of != SN_CLASS_WEIGHTS || !sn_is_flat(&v->rest.split.axis[SN_MESH_DP])) continue;
-            if (!sn_dtype_is_float(v->dtype) || !in_blocks(v, SN_Q8_0) || sn_ops[n->op]->mutates >> i & 1)
-                continue;
+            if (!sn_dtype_is_float(v->dtype) || !in_blocks(v, SN_Q8_0) || sn_ops[n->op]->mutates >> i & 1) continue;
             sn_call call;
             sn_node_call(g, n, &call);
             if (sn_ops[n->op]->accepts && sn_ops[n->op]->accepts(&call, i, SN_Q8_0)) n->in[i].form = SN_Q8_0;
@@ -157,15 +156,18 @@ static sn_status replicas(const sn_options *recipe, const sn_mesh *mesh, int nod
     *n = 1;
     if (!strcmp(text, "all") || !strcmp(text, "-1")) return SN_OK; /* -1: DeepSpeed's word for it */
     if (node && nodes < 1)
-        return sn_fail(SN_ERR_USAGE, "zero_partition is node, but the nodes do not all have the same number of ranks, one after the other (nodes says how many there are)");
+        return sn_fail(SN_ERR_USAGE, "zero_partition is node, but the nodes do not all have the same number of ranks, one after the other "
+                                     "(nodes says how many there are)");
     if (node && !spread)
-        return sn_fail(SN_ERR_USAGE, "zero_partition is node, but of %d nodes some would have parts of two sets of %d data-parallel ranks", nodes, ranks);
+        return sn_fail(SN_ERR_USAGE, "zero_partition is node, but of %d nodes some would have parts of two sets of %d data-parallel ranks",
+                       nodes, ranks);
     if (node && ranks % spread)
         return sn_fail(SN_ERR_USAGE, "zero_partition is node, but %d data-parallel rank%s cannot be spread evenly over %d nodes", ranks,
                        ranks == 1 ? "" : "s", spread);
     if (node) size = ranks / spread;
     else if (end == text || *end || size < 1 || size > ranks || ranks % size)
-        return sn_fail(SN_ERR_USAGE, "zero_partition is '%s', wanted all, node or a number that divides the %d data-parallel ranks", text, ranks);
+        return sn_fail(SN_ERR_USAGE, "zero_partition is '%s', wanted all, node or a number that divides the %d data-parallel ranks", text,
+                       ranks);
     if (size == 1 && ranks > 1)
         return sn_fail(SN_ERR_USAGE, "zero_partition is %s, which leaves one data-parallel rank: nothing would be in shards", text);
     *n = ranks / (int)size;
@@ -196,12 +198,14 @@ static const char hints[] =
     "zero_optimization.reduce_bucket_size,zero_optimization.allgather_partitions,zero_optimization.allgather_bucket_size,"
     "zero_optimization.round_robin_gradients,zero_optimization.sub_group_size,zero_optimization.stage3_prefetch_bucket_size,"
     "zero_optimization.stage3_param_persistence_threshold,zero_optimization.stage3_max_live_parameters,"
-    "zero_optimization.stage3_max_reuse_distance,zero_optimization.mics_hierarchical_params_gather,zero_optimization.stage3_gather_16bit_weights_on_model_save";
+    "zero_optimization.stage3_max_reuse_distance,zero_optimization.mics_hierarchical_params_gather,zero_optimization.stage3_gather_16bit_"
+    "weights_on_model_save";
 
-#define INSIDE_A_NODE SN_CHOICE_REORDERED, {"zero_partition", "node"}
-static const sn_choice choices[] = {
-    {"zero_stage", "1", INSIDE_A_NODE}, {"zero_stage", "1", SN_CHOICE_EXACT, {0}}, {"zero_stage", "2", INSIDE_A_NODE},
-    {"zero_stage", "2", SN_CHOICE_EXACT, {0}}, {"zero_stage", "3", INSIDE_A_NODE}, {"zero_stage", "3", SN_CHOICE_EXACT, {0}}};
+#define INSIDE_A_NODE \
+    SN_CHOICE_REORDERED, { "zero_partition", "node" }
+static const sn_choice choices[] = {{"zero_stage", "1", INSIDE_A_NODE}, {"zero_stage", "1", SN_CHOICE_EXACT, {0}},
+                                    {"zero_stage", "2", INSIDE_A_NODE}, {"zero_stage", "2", SN_CHOICE_EXACT, {0}},
+                                    {"zero_stage", "3", INSIDE_A_NODE}, {"zero_stage", "3", SN_CHOICE_EXACT, {0}}};
 #undef INSIDE_A_NODE
 
 /* One rank alone has nothing to share, one node no other. */

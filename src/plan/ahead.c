@@ -10,7 +10,8 @@ enum { MOST_WAITING = SN_DISK_TRANSFERS - 8 }; /* more would keep the writes bet
 static bool brings(const sn_graph *g, const sn_node *n) {
     if (n->n_out != 1 || n->out[0] == SN_NONE || g->values[n->out[0]].persistent != SN_NONE || g->values[n->out[0]].output) return false;
     if (n->op == SN_OP_fetch) return true;
-    return n->op == SN_OP_copy && sn_plan_tier_of(&g->values[n->in[0].value]) == SN_TIER_HOST && sn_plan_tier_of(&g->values[n->out[0]]) == SN_TIER_DEVICE;
+    return n->op == SN_OP_copy && sn_plan_tier_of(&g->values[n->in[0].value]) == SN_TIER_HOST &&
+           sn_plan_tier_of(&g->values[n->out[0]]) == SN_TIER_DEVICE;
 }
 
 static bool is_part(const sn_use *u) { return u->slice_n && !u->has_split; }

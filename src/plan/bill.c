@@ -83,7 +83,8 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
         peak_program = NULL;
     }
     for (size_t i = 0; i < plan->n_persistent; i++)
-        if (plan->persistent[i].tier == tier && !plan->persistent[i].within && (plan->persistent[i].turn < 0 || plan->persistent[i].turn == turn)) {
+        if (plan->persistent[i].tier == tier && !plan->persistent[i].within &&
+            (plan->persistent[i].turn < 0 || plan->persistent[i].turn == turn)) {
             classes[job->persistent[i].class_of] += plan->persistent[i].bytes;
             if (tier == SN_TIER_DEVICE) note_largest(bill, job->persistent[i].name, job->persistent[i].class_of, plan->persistent[i].bytes);
         }
@@ -92,14 +93,16 @@ static sn_status fill_tier(sn_plan *plan, const sn_job *job, sn_tier tier, uint6
         if (l->tier != tier || l->first > top.at || l->last < top.at || !sn_in_turn(l->turns, top.turn)) continue;
         classes[l->class_of] += l->bytes;
         const sn_graph *g = job->graphs[peak_program - plan->programs];
-        const char *name = l->value == SN_NONE ? peak_program->program.instrs[l->first].name
-                           : g->values[l->value].name ? g->values[l->value].name : g->nodes[g->values[l->value].producer].name;
+        const char *name = l->value == SN_NONE        ? peak_program->program.instrs[l->first].name
+                           : g->values[l->value].name ? g->values[l->value].name
+                                                      : g->nodes[g->values[l->value].producer].name;
         if (tier == SN_TIER_DEVICE) note_largest(bill, name, l->class_of, l->bytes);
     }
     if (tier == SN_TIER_HOST)
         for (int k = 0; k < plan->n_programs; k++)
             for (int i = 0; i < plan->programs[k].n_io; i++)
-                classes[SN_CLASS_ACTIVATIONS] += plan->programs[k].io[i].bytes * (plan->programs[k].io[i].input ? (uint64_t)plan->input_slots : 1);
+                classes[SN_CLASS_ACTIVATIONS] +=
+                    plan->programs[k].io[i].bytes * (plan->programs[k].io[i].input ? (uint64_t)plan->input_slots : 1);
     plan->arena_bytes[tier] = bill->by_tier[tier] = plan->persistent_bytes[tier] + arena;
     for (int c = 0; c < SN_CLASS_GAP; c++) sum += classes[c];
     classes[SN_CLASS_GAP] = bill->by_tier[tier] - sum;
@@ -166,7 +169,8 @@ static void print_forecast(const sn_forecast *f, sn_str *out) {
                   f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->tokens_per_s);
     if (f->ranks > 1) sn_str_printf(out, ", %.0f in all", f->tokens_per_s * f->ranks);
     if (f->disk_read_bytes + f->disk_written_bytes > 0)
-        sn_str_printf(out, "\ndisk: %s read and %s written a step", sn_bytes_text((uint64_t)f->disk_read_bytes, x), sn_bytes_text((uint64_t)f->disk_written_bytes, y));
+        sn_str_printf(out, "\ndisk: %s read and %s written a step", sn_bytes_text((uint64_t)f->disk_read_bytes, x),
+                      sn_bytes_text((uint64_t)f->disk_written_bytes, y));
     if (!f->accelerator) {
         sn_str_add(out, "\n");
         return;
@@ -182,25 +186,33 @@ void sn_bill_print(const sn_plan *plan, const sn_forecast *forecast, sn_str *out
     sn_str_printf(out, "%-16s %16s %16s%17s\n", "", "device", "host", b->by_tier[SN_TIER_DISK] ? "disk" : "");
     for (int c = 0; c < SN_CLASS_COUNT; c++) {
         if (!b->by_class[SN_TIER_DEVICE][c] && !b->by_class[SN_TIER_HOST][c] && !b->by_class[SN_TIER_DISK][c]) continue;
-        sn_str_printf(out, "%-16s %16s %16s", sn_class_name((sn_class)c), sn_bytes_text(b->by_class[SN_TIER_DEVICE][c], x), sn_bytes_text(b->by_class[SN_TIER_HOST][c], y));
+        sn_str_printf(out, "%-16s %16s %16s", sn_class_name((sn_class)c), sn_bytes_text(b->by_class[SN_TIER_DEVICE][c], x),
+                      sn_bytes_text(b->by_class[SN_TIER_HOST][c], y));
         print_disk(out, b->by_class[SN_TIER_DISK][c]);
     }
-    sn_str_printf(out, "%-16s %16s %16s", "arenas", sn_bytes_text(b->by_tier[SN_TIER_DEVICE], x), sn_bytes_text(b->by_tier[SN_TIER_HOST], y));
+    sn_str_printf(out, "%-16s %16s %16s", "arenas", sn_bytes_text(b->by_tier[SN_TIER_DEVICE], x),
+                  sn_bytes_text(b->by_tier[SN_TIER_HOST], y));
     print_disk(out, b->by_tier[SN_TIER_DISK] - b->files);
     sn_str_printf(out, "%-16s %16s %16s\n", "reserved", "", sn_bytes_text(b->reserved, y));
     if (b->files) sn_str_printf(out, "%-16s %16s %16s %16s\n", "files", "", "", sn_bytes_text(b->files, y));
-    sn_str_printf(out, "total %s = %llu bytes; the peak is in %s at %s\n", sn_bytes_text(b->total, x), (unsigned long long)b->total, b->peak_program, b->peak_op);
+    sn_str_printf(out, "total %s = %llu bytes; the peak is in %s at %s\n", sn_bytes_text(b->total, x), (unsigned long long)b->total,
+                  b->peak_program, b->peak_op);
     print_cluster(plan, out);
     print_forecast(forecast, out);
     sn_str_add(out, "largest at the peak:\n");
     for (int i = 0; i < b->n_largest; i++)
-        sn_str_printf(out, "  %12s  %-13s %s\n", sn_bytes_text(b->largest[i].bytes, x), sn_class_name(b->largest[i].class_of), b->largest[i].name);
+        sn_str_printf(out, "  %12s  %-13s %s\n", sn_bytes_text(b->largest[i].bytes, x), sn_class_name(b->largest[i].class_of),
+                      b->largest[i].name);
 }
 
 static void json_forecast(const sn_forecast *f, sn_str *out) {
     if (!f) return;
-    sn_str_printf(out, ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"io_seconds\": %.6g, \"sent_bytes\": %.0f, \"node_sent_bytes\": %.0f, \"disk_read_bytes\": %.0f, \"disk_written_bytes\": %.0f, \"tokens_per_s\": %.6g",
-                  f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->sent_bytes, f->node_sent_bytes, f->disk_read_bytes, f->disk_written_bytes, f->tokens_per_s);
+    sn_str_printf(
+        out,
+        ", \"estimated\": {\"step_seconds\": %.6g, \"compute_seconds\": %.6g, \"communication_seconds\": %.6g, \"io_seconds\": %.6g, "
+        "\"sent_bytes\": %.0f, \"node_sent_bytes\": %.0f, \"disk_read_bytes\": %.0f, \"disk_written_bytes\": %.0f, \"tokens_per_s\": %.6g",
+        f->step_seconds, f->compute_seconds, f->communication_seconds, f->io_seconds, f->sent_bytes, f->node_sent_bytes, f->disk_read_bytes,
+        f->disk_written_bytes, f->tokens_per_s);
     if (f->accelerator) {
         sn_str_printf(out, ", \"device_shape\": \"%s\", \"nodes\": %d, \"kernels\": \"cpu\", \"source\": ", f->accelerator->name, f->nodes);
         sn_str_json(out, f->accelerator->source, strlen(f->accelerator->source));
@@ -210,7 +222,8 @@ static void json_forecast(const sn_forecast *f, sn_str *out) {
 
 void sn_bill_json(const sn_plan *plan, const sn_forecast *forecast, sn_str *out) {
     const sn_bill *b = &plan->bill;
-    sn_str_printf(out, "{\"total_bytes\": %llu, \"reserved_bytes\": %llu, \"peak_op\": ", (unsigned long long)b->total, (unsigned long long)b->reserved);
+    sn_str_printf(out, "{\"total_bytes\": %llu, \"reserved_bytes\": %llu, \"peak_op\": ", (unsigned long long)b->total,
+                  (unsigned long long)b->reserved);
     sn_str_json(out, b->peak_op, strlen(b->peak_op));
     sn_str_printf(out, ", \"peak_program\": ");
     sn_str_json(out, b->peak_program, strlen(b->peak_program));
@@ -225,13 +238,15 @@ void sn_bill_json(const sn_plan *plan, const sn_forecast *forecast, sn_str *out)
         sn_str_printf(out, "%s\"%s\": %llu", c ? ", " : "", sn_class_name((sn_class)c),
                       (unsigned long long)(b->by_class[SN_TIER_DEVICE][c] + b->by_class[SN_TIER_HOST][c]));
     sn_str_add(out, "}");
-    if (plan->ranks > 1) sn_str_printf(out, ", \"ranks\": %d, \"ranks_planned\": %d, \"rank\": %d", plan->ranks, plan->ranks_planned, plan->rank);
+    if (plan->ranks > 1)
+        sn_str_printf(out, ", \"ranks\": %d, \"ranks_planned\": %d, \"rank\": %d", plan->ranks, plan->ranks_planned, plan->rank);
     json_forecast(forecast, out);
     sn_str_add(out, ", \"largest\": [");
     for (int i = 0; i < b->n_largest; i++) {
         sn_str_add(out, i ? ", {\"name\": " : "{\"name\": ");
         sn_str_json(out, b->largest[i].name, strlen(b->largest[i].name));
-        sn_str_printf(out, ", \"class\": \"%s\", \"bytes\": %llu}", sn_class_name(b->largest[i].class_of), (unsigned long long)b->largest[i].bytes);
+        sn_str_printf(out, ", \"class\": \"%s\", \"bytes\": %llu}", sn_class_name(b->largest[i].class_of),
+                      (unsigned long long)b->largest[i].bytes);
     }
     sn_str_add(out, "]");
 }

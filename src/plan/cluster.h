@@ -15,8 +15,8 @@ sn_status sn_plan_rank_classes(const sn_job *job, int **first, size_t *n);
  * Otherwise one would wait for the other for ever: SN_ERR_PLAN naming both ranks, the program, both instructions and what differs. */
 sn_status sn_plan_compare_collectives(const sn_plan *a, const sn_plan *b);
 
-/* Plans one rank of each class and follows what all of them communicate, which ends if none waits for ever. *out is the plan with the largest total, of the lowest such rank; its
- * fields ranks and ranks_planned say how it came to be. request->rank is not used. */
+/* Plans one rank of each class and follows what all of them communicate, which ends if none waits for ever. *out is the plan with the
+ * largest total, of the lowest such rank; its fields ranks and ranks_planned say how it came to be. request->rank is not used. */
 sn_status sn_plan_cluster(const sn_job *job, const sn_plan_request *request, sn_plan **out);
 
 #endif

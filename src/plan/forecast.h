@@ -50,8 +50,9 @@ typedef struct sn_rates {
     int node_ranks;               /* ranks of a node; 0: all are on one */
     double host;                  /* bytes/s of copies between tiers; 0: they are copies in memory */
     double disk_read, disk_write; /* bytes/s; 0: as memory */
-    double rows;                  /* that a micro-batch is made of: an op whose cost counts pairs of tokens does 1 / rows of it, as rows do not see each other; 0: 1 */
-    sn_profile profile;           /* n 0: kernels reach the peaks */
+    double rows; /* that a micro-batch is made of: an op whose cost counts pairs of tokens does 1 / rows of it, as rows do not see each
+                    other; 0: 1 */
+    sn_profile profile; /* n 0: kernels reach the peaks */
 } sn_rates;
 
 /* "matmul/avx512 q4_1": what is alike to a profile. */
@@ -79,12 +80,12 @@ double sn_ring_rate(const sn_rates *rates, const sn_mesh *mesh, int axis);
 typedef struct sn_forecast {
     const sn_accelerator *accelerator; /* NULL: this machine */
     int ranks, nodes;
-    double step_seconds;                           /* all micro-batches and the update, with what overlaps */
+    double step_seconds;                                       /* all micro-batches and the update, with what overlaps */
     double compute_seconds, communication_seconds, io_seconds; /* of it each queue is at work; io: disk, and copies between tiers */
-    double sent_bytes;                             /* that a rank sends in a step, by rings */
-    double node_sent_bytes;                        /* of those of all ranks of a node, what leaves it */
-    double disk_read_bytes, disk_written_bytes;    /* of the disk arena in a step */
-    double tokens_per_s;                           /* of a rank */
+    double sent_bytes;                                         /* that a rank sends in a step, by rings */
+    double node_sent_bytes;                                    /* of those of all ranks of a node, what leaves it */
+    double disk_read_bytes, disk_written_bytes;                /* of the disk arena in a step */
+    double tokens_per_s;                                       /* of a rank */
 } sn_forecast;
 
 /* The queues of a run of a program, as far as they have been walked. */
@@ -103,16 +104,19 @@ void sn_walk_take(sn_walk *w, int queue, double start, double seconds);
 
 /* Of one run of a program. */
 typedef struct sn_program_time {
-    double span;                        /* seconds from its beginning to the end of the last instruction */
-    double compute, communication, io;  /* seconds that the queues are at work */
-    double sent, node_sent;             /* bytes that a rank sends; that leave its node */
-    double disk_read, disk_written;     /* bytes of the disk arena */
+    double span;                       /* seconds from its beginning to the end of the last instruction */
+    double compute, communication, io; /* seconds that the queues are at work */
+    double sent, node_sent;            /* bytes that a rank sends; that leave its node */
+    double disk_read, disk_written;    /* bytes of the disk arena */
 } sn_program_time;
-/* As one rank alone: others are there when it comes to a collective. seconds (may be NULL): of each instruction. Fails for want of memory only. */
+/* As one rank alone: others are there when it comes to a collective. seconds (may be NULL): of each instruction. Fails for want of memory
+ * only. */
 sn_status sn_program_estimate(const sn_program *p, const sn_rates *rates, const sn_mesh *mesh, double *seconds, sn_program_time *out);
 
 /* Seconds of a run of a planned program, by its estimate as one rank alone: those, or longer where it waits for others. */
-static inline double sn_planned_span(const sn_planned *p, const sn_program_time *alone) { return p->span > alone->span ? p->span : alone->span; }
+static inline double sn_planned_span(const sn_planned *p, const sn_program_time *alone) {
+    return p->span > alone->span ? p->span : alone->span;
+}
 
 /* Estimates a step of a training job: its first micro-batch, accumulation - 1 later ones, the update. tokens: of a rank's step. */
 sn_status sn_plan_forecast(const sn_plan *plan, const sn_rates *rates, int64_t accumulation, int64_t tokens, sn_forecast *f);

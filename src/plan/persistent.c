@@ -24,7 +24,8 @@ sn_status sn_plan_place_io(sn_plan *plan, const sn_job *job) {
                 sn_shape local = sn_local_shape(&x->shape, &x->result, &job->mesh, plan->rank, NULL);
                 size_t bytes;
                 if (!sn_shape_bytes(&local, x->dtype, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s: %s has no valid size", g->name, x->name);
-                out->io[out->n_io++] = (sn_io_slot){.name = x->name, .offset = at, .bytes = bytes, .shape = local, .dtype = x->dtype, .input = inputs};
+                out->io[out->n_io++] =
+                    (sn_io_slot){.name = x->name, .offset = at, .bytes = bytes, .shape = local, .dtype = x->dtype, .input = inputs};
                 at += sn_round_up(bytes, SN_ALIGN);
             }
         }
@@ -57,7 +58,8 @@ static sn_status place_turn(sn_plan *plan, const sn_job *job, int32_t turn, uint
         sn_placed *x = &plan->persistent[i];
         size_t bytes;
         if (x->within || x->turn != turn) continue;
-        if (!sn_shape_bytes(&x->shape, e->rest.form, &bytes)) return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
+        if (!sn_shape_bytes(&x->shape, e->rest.form, &bytes))
+            return sn_fail(SN_ERR_SHAPE, "%s in form %s has no valid size", e->name, sn_dtype_name(e->rest.form));
         x->bytes = bytes;
         x->offset = at[x->tier];
         at[x->tier] += sn_round_up(bytes, x->tier == SN_TIER_DISK ? SN_DISK_ALIGN : SN_ALIGN);

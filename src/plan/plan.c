@@ -28,8 +28,8 @@ static sn_status measure_values(planner *p) {
         p->shape[v] = shape_of(p, x);
         if (!sn_shape_bytes(&p->shape[v], x->dtype, &bytes)) {
             char text[96];
-            return sn_fail(SN_ERR_SHAPE, "%s: value %s %s of form %s has no valid size", p->g->name, x->name ? x->name : "?", sn_shape_text(&x->shape, text),
-                           sn_dtype_name(x->dtype));
+            return sn_fail(SN_ERR_SHAPE, "%s: value %s %s of form %s has no valid size", p->g->name, x->name ? x->name : "?",
+                           sn_shape_text(&x->shape, text), sn_dtype_name(x->dtype));
         }
         p->bytes[v] = sn_round_up(bytes, SN_ALIGN);
         p->first[v] = SN_NONE;
@@ -135,9 +135,13 @@ static void join_aliases(planner *p) {
             if (out == SN_NONE || !op->alias[o] || !sn_plan_is_transient(p, &g->values[out])) continue;
             for (int i = 0; i < n->n_in; i++) {
                 sn_vid in = n->in[i].value;
-                if (in == SN_NONE || n->in[i].slice_n || sn_plan_is_view(&g->values[in], &n->in[i]) || !(op->alias[o] >> i & 1) || taken >> i & 1 || !sn_plan_is_transient(p, &g->values[in])) continue;
+                if (in == SN_NONE || n->in[i].slice_n || sn_plan_is_view(&g->values[in], &n->in[i]) || !(op->alias[o] >> i & 1) ||
+                    taken >> i & 1 || !sn_plan_is_transient(p, &g->values[in]))
+                    continue;
                 sn_vid r = p->root[in];
-                if (p->last[r] != k || p->last[in] != k || p->bytes[in] != p->bytes[out] || sn_plan_tier_of(&g->values[in]) != sn_plan_tier_of(&g->values[out])) continue;
+                if (p->last[r] != k || p->last[in] != k || p->bytes[in] != p->bytes[out] ||
+                    sn_plan_tier_of(&g->values[in]) != sn_plan_tier_of(&g->values[out]))
+                    continue;
                 bool twice = false; /* the same bytes may not be read by another operand of this node */
                 for (int j = 0; j < n->n_in; j++)
                     twice |= j != i && n->in[j].value != SN_NONE && p->root[n->in[j].value] == r && !(op->alias[o] >> j & 1);
@@ -166,8 +170,15 @@ static sn_arg arg_of(const planner *p, const sn_use *u, bool here, bool writes) 
     sn_vid r = p->root[v];
     uint64_t begin;
     sn_shape shape = sn_plan_use_of(p, u, &begin);
-    return (sn_arg){.arena = (uint8_t)sn_plan_tier_of(&p->g->values[r]), .offset = p->offset[r] + begin, .writes = writes, .class_of = (uint8_t)x->class_of,
-                    .dtype = x->dtype, .shape = shape, .value = v, .slotted = x->input, .turns = p->turns[v]};
+    return (sn_arg){.arena = (uint8_t)sn_plan_tier_of(&p->g->values[r]),
+                    .offset = p->offset[r] + begin,
+                    .writes = writes,
+                    .class_of = (uint8_t)x->class_of,
+                    .dtype = x->dtype,
+                    .shape = shape,
+                    .value = v,
+                    .slotted = x->input,
+                    .turns = p->turns[v]};
 }
 
 static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *c, const sn_kernel **kernel) {
@@ -178,7 +189,12 @@ static sn_status find_kernel(const planner *p, const sn_node *n, const sn_call *
     char text[96];
     for (int i = 0; i < c->n_in + c->n_out; i++) {
         const sn_tensor *t = i < c->n_in ? &c->in[i] : &c->out[i - c->n_in];
-        if (t->shape.rank) sn_str_printf(&forms, "%s%s %s", i == c->n_in ? " -> " : i ? ", " : "", sn_dtype_name(t->dtype), sn_shape_text(&t->shape, text));
+        if (t->shape.rank)
+            sn_str_printf(&forms, "%s%s %s",
+                          i == c->n_in ? " -> "
+                          : i          ? ", "
+                                       : "",
+                          sn_dtype_name(t->dtype), sn_shape_text(&t->shape, text));
     }
     sn_status s = sn_fail(SN_ERR_PLAN, "%s: no %s kernel of %s takes %s (node %s)", p->g->name, p->request->device.name, op->name,
                           forms.data ? forms.data : "this", n->name);

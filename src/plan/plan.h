@@ -20,10 +20,10 @@ typedef struct sn_device_shape {
 typedef struct sn_bill {
     uint64_t by_tier[SN_TIER_COUNT];
     uint64_t by_class[SN_TIER_COUNT][SN_CLASS_COUNT]; /* at the device tier's peak; sums to by_tier */
-    uint64_t reserved, total; /* total = device + host + reserved */
-    uint64_t files;           /* of by_tier[disk]: checkpoints and exports */
-    uint64_t at_rest[SN_CLASS_COUNT]; /* persistent values, those that live inside one program too */
-    const char *peak_program, *peak_op; /* where the device tier peaks */
+    uint64_t reserved, total;                         /* total = device + host + reserved */
+    uint64_t files;                                   /* of by_tier[disk]: checkpoints and exports */
+    uint64_t at_rest[SN_CLASS_COUNT];                 /* persistent values, those that live inside one program too */
+    const char *peak_program, *peak_op;               /* where the device tier peaks */
     struct {
         const char *name;
         sn_class class_of;
@@ -42,8 +42,8 @@ typedef struct sn_placed {
     int64_t begin[SN_MAX_DIMS];
     int thirds; /* not 0: 1 + the dimension that holds three matrices beside each other, and of each as much; begin counts in one */
     int64_t first, count; /* its elements; first: index in the block, 0 unless it is a flat shard of that */
-    bool within;    /* lives inside one program: bytes and offset are 0 */
-    int32_t turn;   /* in which alone it exists: its bytes are shared with values of other turns; -1: it is always there */
+    bool within;          /* lives inside one program: bytes and offset are 0 */
+    int32_t turn;         /* in which alone it exists: its bytes are shared with values of other turns; -1: it is always there */
 } sn_placed;
 
 typedef struct sn_io_slot {
@@ -60,7 +60,7 @@ typedef struct sn_planned {
     int micro_batches; /* of which one run takes the inputs */
     sn_io_slot *io;
     int n_io;
-    double span;       /* seconds of a run by the request's rates, with what ranks wait for one another; 0: not followed */
+    double span; /* seconds of a run by the request's rates, with what ranks wait for one another; 0: not followed */
     /* Lifetimes, for the bill and the picture: one entry a transient block. */
     struct sn_life *lives;
     size_t n_lives;
@@ -97,22 +97,22 @@ typedef struct sn_plan {
 
 typedef struct sn_plan_request {
     sn_device_shape device;
-    int rank;               /* index in the mesh */
-    uint64_t reserved;      /* bytes that no plan owns (engine/ measures them) */
-    uint64_t files;         /* bytes of checkpoints and exports */
-    uint64_t staging;       /* bytes of the transient part that exporting needs */
-    uint64_t most;          /* not 0: a plan whose device arena cannot be smaller than this much is of no use and stays rough */
+    int rank;                     /* index in the mesh */
+    uint64_t reserved;            /* bytes that no plan owns (engine/ measures them) */
+    uint64_t files;               /* bytes of checkpoints and exports */
+    uint64_t staging;             /* bytes of the transient part that exporting needs */
+    uint64_t most;                /* not 0: a plan whose device arena cannot be smaller than this much is of no use and stays rough */
     const struct sn_rates *rates; /* by which sn_plan_cluster follows how long ranks wait for one another; NULL: it does not */
-    bool reuse;             /* false: every value gets its own bytes (the tests' oracle) */
+    bool reuse;                   /* false: every value gets its own bytes (the tests' oracle) */
 } sn_plan_request;
 
 /* Plans all programs of a job. A missing kernel is SN_ERR_PLAN naming op, forms and device. */
 sn_status sn_plan_make(const sn_job *job, const sn_plan_request *request, sn_plan **out);
 void sn_plan_free(sn_plan *plan);
 
-/* The shape of a value at this rank: shards of dimensions first (those dealt before runs), then flat ones, each ceil(units / ranks) units, the last ones fewer or
- * none. A flat shard is a vector of the elements that this rank really holds; *first (may be NULL) is the index of its first element among
- * those of which it is a shard, 0 of anything else. */
+/* The shape of a value at this rank: shards of dimensions first (those dealt before runs), then flat ones, each ceil(units / ranks) units,
+ * the last ones fewer or none. A flat shard is a vector of the elements that this rank really holds; *first (may be NULL) is the index of
+ * its first element among those of which it is a shard, 0 of anything else. */
 sn_shape sn_local_shape(const sn_shape *logical, const sn_split *split, const sn_mesh *mesh, int rank, int64_t *first);
 
 /* The same without flat shards; begin[d]: where it begins along each dimension. */
@@ -122,12 +122,12 @@ sn_shape sn_local_block(const sn_shape *logical, const sn_split *split, const sn
  * the logical index of the first. */
 int64_t sn_placed_run(const sn_placed *at, const sn_shape *logical, int64_t element, int64_t *where);
 
-
 /* Text of a program, one instruction a line. */
 struct sn_str;
 void sn_program_print(const sn_program *p, struct sn_str *out);
 
-/* The bill as a table / as a JSON object that the caller closes, perhaps with members of its own / as one HTML page that draws memory over the programs. forecast: NULL: none was made. */
+/* The bill as a table / as a JSON object that the caller closes, perhaps with members of its own / as one HTML page that draws memory over
+ * the programs. forecast: NULL: none was made. */
 struct sn_forecast;
 void sn_bill_print(const sn_plan *plan, const struct sn_forecast *forecast, struct sn_str *out);
 void sn_bill_json(const sn_plan *plan, const struct sn_forecast *forecast, struct sn_str *out);

@@ -16,11 +16,11 @@ typedef struct planner {
     uint32_t *root;         /* by value: the value whose bytes it shares */
     uint64_t *bytes, *offset;
     sn_turn_span *node_turns, *turns, *held; /* by node; by value: in which it is touched, in which its bytes are held */
-    bool *staged;           /* by root: whole blocks of the disk are read or written there */
-    sn_shape *shape;        /* local */
-    bool *here;             /* by value: this rank has it */
-    uint32_t dealt;         /* bit a: inputs of the program are in shards on mesh axis a */
-    sn_nid *order;          /* of execution: the nodes that this rank runs */
+    bool *staged;                            /* by root: whole blocks of the disk are read or written there */
+    sn_shape *shape;                         /* local */
+    bool *here;                              /* by value: this rank has it */
+    uint32_t dealt;                          /* bit a: inputs of the program are in shards on mesh axis a */
+    sn_nid *order;                           /* of execution: the nodes that this rank runs */
     size_t n_order;
 } planner;
 
@@ -58,7 +58,8 @@ bool sn_plan_is_read(const planner *p, const sn_node *n, int i);
 /* The call of a node with the shapes of this rank. */
 void sn_plan_local_call(const planner *p, const sn_node *n, sn_call *c);
 
-/* Refuses what a node cannot be given here: what nothing makes, slices of rows that are spread over ranks, views that are no runs of bytes. */
+/* Refuses what a node cannot be given here: what nothing makes, slices of rows that are spread over ranks, views that are no runs of bytes.
+ */
 sn_status sn_plan_check_uses(const planner *p, const sn_node *n);
 
 /* Attributes that say where a rank's part of an operand begins: first elements of shards, and what the op's `begins` ask for. */

@@ -43,7 +43,8 @@ static sn_turn_span needed(const sn_graph *g, const sn_turn_span *need, const sn
     return s;
 }
 
-/* An output that its op may leave out is made, of the turns in which that runs, where it is kept behind the program; else where somebody reads it. */
+/* An output that its op may leave out is made, of the turns in which that runs, where it is kept behind the program; else where somebody
+ * reads it. */
 static sn_turn_span wanted(const sn_graph *g, sn_vid v, sn_turn_span runs) {
     if (g->values[v].persistent == SN_NONE) return never;
     const sn_turn_span kept = effect(g->job, g->values[v].persistent);
@@ -57,7 +58,8 @@ static void touch(const sn_graph *g, const sn_turn_span *nodes, sn_turn_span *va
         for (int i = 0; i < n->n_in; i++)
             if (n->in[i].value != SN_NONE) values[n->in[i].value] = sn_turn_hull(values[n->in[i].value], s);
         for (int o = 0; o < n->n_out; o++)
-            if (n->out[o] != SN_NONE) values[n->out[o]] = sn_turn_hull(values[n->out[o]], sn_ops[n->op]->leaves_out >> o & 1 ? wanted(g, n->out[o], s) : s);
+            if (n->out[o] != SN_NONE)
+                values[n->out[o]] = sn_turn_hull(values[n->out[o]], sn_ops[n->op]->leaves_out >> o & 1 ? wanted(g, n->out[o], s) : s);
     }
 }
 

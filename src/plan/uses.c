@@ -38,8 +38,9 @@ static sn_status check_splits(const planner *p, const sn_node *n) {
             const sn_split_axis *from = &sn_plan_split_of(v)->axis[a], *to = &n->in[i].split.axis[a];
             bool view = from->kind == SN_WHOLE && sn_is_run(to);
             if (p->job->mesh.size[a] <= 1 || from->kind == to->kind || view) continue;
-            return sn_fail(SN_ERR_PLAN, "%s: %s %s takes %s as %s (dimension %d), which is %s (dimension %d) there", p->g->name, sn_ops[n->op]->name, n->name,
-                           v->name ? v->name : "an input", sn_split_kind_name((sn_split_kind)to->kind), to->dim, sn_split_kind_name((sn_split_kind)from->kind), from->dim);
+            return sn_fail(SN_ERR_PLAN, "%s: %s %s takes %s as %s (dimension %d), which is %s (dimension %d) there", p->g->name,
+                           sn_ops[n->op]->name, n->name, v->name ? v->name : "an input", sn_split_kind_name((sn_split_kind)to->kind),
+                           to->dim, sn_split_kind_name((sn_split_kind)from->kind), from->dim);
         }
     return SN_OK;
 }
@@ -48,10 +49,11 @@ static sn_status check_splits(const planner *p, const sn_node *n) {
 static bool is_left_out(const planner *p, const sn_node *n, int i) {
     const sn_op *op = sn_ops[n->op];
     if (!(op->added_once >> i & 1) || n->in[i].value == SN_NONE) return false;
-    sn_vid sum = n->n_out && n->out[0] != SN_NONE ? n->out[0] : n->in[op->mutates ? __builtin_ctz(op->mutates) : 0].value; /* given, or added to */
+    sn_vid sum =
+        n->n_out && n->out[0] != SN_NONE ? n->out[0] : n->in[op->mutates ? __builtin_ctz(op->mutates) : 0].value; /* given, or added to */
     for (int a = 0; a < SN_MESH_AXES; a++)
-        if (sn_plan_split_of(&p->g->values[sum])->axis[a].kind == SN_PARTIAL && sn_plan_split_of(&p->g->values[n->in[i].value])->axis[a].kind == SN_WHOLE &&
-            sn_mesh_index(&p->job->mesh, p->request->rank, a))
+        if (sn_plan_split_of(&p->g->values[sum])->axis[a].kind == SN_PARTIAL &&
+            sn_plan_split_of(&p->g->values[n->in[i].value])->axis[a].kind == SN_WHOLE && sn_mesh_index(&p->job->mesh, p->request->rank, a))
             return true;
     return false;
 }
@@ -82,8 +84,8 @@ static sn_status check_made(const planner *p, const sn_node *n) {
         if (v == SN_NONE) continue;
         bool missing = p->here[v] ? sn_plan_is_transient(p, &p->g->values[v]) && p->first[v] == SN_NONE : !sn_ops[n->op]->comm_axis;
         if (missing)
-            return sn_fail(SN_ERR_PLAN, "%s: rank %d runs %s %s, but nothing makes %s there", p->g->name, p->request->rank, sn_ops[n->op]->name, n->name,
-                               p->g->values[v].name ? p->g->values[v].name : "one of its inputs");
+            return sn_fail(SN_ERR_PLAN, "%s: rank %d runs %s %s, but nothing makes %s there", p->g->name, p->request->rank,
+                           sn_ops[n->op]->name, n->name, p->g->values[v].name ? p->g->values[v].name : "one of its inputs");
     }
     return SN_OK;
 }
@@ -93,15 +95,16 @@ static sn_status check_slices(const planner *p, const sn_node *n) {
     for (int i = 0; i < n->n_in; i++) {
         sn_vid v = n->in[i].value;
         if (v != SN_NONE && n->in[i].slice_n && p->shape[v].d[0] != p->g->values[v].shape.d[0])
-            return sn_fail(SN_ERR_PLAN, "%s: %s %s: input %d is a slice of %s, whose rows are spread over ranks", p->g->name, sn_ops[n->op]->name, n->name, i,
-                           p->g->values[v].name ? p->g->values[v].name : "a value");
+            return sn_fail(SN_ERR_PLAN, "%s: %s %s: input %d is a slice of %s, whose rows are spread over ranks", p->g->name,
+                           sn_ops[n->op]->name, n->name, i, p->g->values[v].name ? p->g->values[v].name : "a value");
     }
     return SN_OK;
 }
 
 bool sn_plan_is_read(const planner *p, const sn_node *n, int i) {
     const sn_op *op = sn_ops[n->op];
-    bool sends = !op->comm_from || n->attrs.i[op->comm_from - 1] == sn_mesh_index(&p->job->mesh, p->request->rank, (int)n->attrs.i[op->comm_axis - 1]);
+    bool sends = !op->comm_from ||
+                 n->attrs.i[op->comm_from - 1] == sn_mesh_index(&p->job->mesh, p->request->rank, (int)n->attrs.i[op->comm_axis - 1]);
     return sends && sn_plan_is_held(p, n->in[i].value) && !is_left_out(p, n, i);
 }
 

@@ -2,8 +2,9 @@
  *
  * Kernels see base/, tensor/ and program/ only. A kernel neither allocates nor fails: everything that can be refused
  * is refused by `takes` when the plan is made. What cannot be known then is how reading and writing files goes: a kernel of
- * the io queue, and only such a one, may set *status, with this thread's message naming the file and the place in it. An output element's bits depend neither on its place in the call nor
- * on the number of threads; reductions have a fixed order that is part of the op's definition. */
+ * the io queue, and only such a one, may set *status, with this thread's message naming the file and the place in it. An output element's
+ * bits depend neither on its place in the call nor on the number of threads; reductions have a fixed order that is part of the op's
+ * definition. */
 #ifndef SN_PROGRAM_KERNEL_H
 #define SN_PROGRAM_KERNEL_H
 
@@ -32,7 +33,7 @@ typedef struct sn_call {
     sn_attrs attrs;
     void *scratch; /* kernel->scratch bytes, aligned to 64 */
     sn_team *team;
-    struct sn_comm *comm; /* for collectives only */
+    struct sn_comm *comm;         /* for collectives only */
     const struct sn_files *files; /* for the io queue only */
     uint64_t disk_offset;         /* of the argument that rests in the disk arena, whose data is NULL */
     uint64_t disk_bytes;          /* to be moved there: those of the argument, or whole blocks of the disk */

@@ -14,15 +14,15 @@ typedef enum sn_tier { SN_TIER_DEVICE, SN_TIER_HOST, SN_TIER_DISK, SN_TIER_COUNT
 const char *sn_tier_name(sn_tier t);
 
 /* Rows of the bill. GAP is alignment and holes of an arena at its peak. */
-#define SN_CLASS_LIST(X)                                                                                           \
-    X(WEIGHTS, "weights")                                                                                          \
-    X(GRADIENTS, "gradients")                                                                                      \
-    X(OPTIMIZER, "optimizer")                                                                                      \
-    X(ACTIVATIONS, "activations")                                                                                  \
-    X(KV_CACHE, "kv_cache")                                                                                        \
-    X(COMMUNICATION, "communication")                                                                              \
-    X(STAGING, "staging")                                                                                          \
-    X(WORKSPACE, "workspace")                                                                                      \
+#define SN_CLASS_LIST(X)              \
+    X(WEIGHTS, "weights")             \
+    X(GRADIENTS, "gradients")         \
+    X(OPTIMIZER, "optimizer")         \
+    X(ACTIVATIONS, "activations")     \
+    X(KV_CACHE, "kv_cache")           \
+    X(COMMUNICATION, "communication") \
+    X(STAGING, "staging")             \
+    X(WORKSPACE, "workspace")         \
     X(GAP, "gap")
 typedef enum sn_class {
 #define X(id, name) SN_CLASS_##id,
@@ -52,26 +52,26 @@ static inline sn_turn_span sn_turn_hull(sn_turn_span a, sn_turn_span b) {
 
 typedef struct sn_arg {
     uint64_t offset;
-    uint8_t arena;  /* sn_tier of the arena; SN_NO_ARENA: an absent optional input */
-    uint8_t writes; /* an output, or an input that the op mutates */
+    uint8_t arena;    /* sn_tier of the arena; SN_NO_ARENA: an absent optional input */
+    uint8_t writes;   /* an output, or an input that the op mutates */
     uint8_t class_of; /* sn_class */
     uint8_t slotted;  /* an input of the program: its address depends on the slot in use */
     sn_dtype dtype;
     sn_shape shape;
-    uint32_t value; /* id in the graph, for explain and the tests */
+    uint32_t value;     /* id in the graph, for explain and the tests */
     sn_turn_span turns; /* in which the value is touched: an output outside them is left out of the call */
 } sn_arg;
 
 enum { SN_MAX_WAITS = SN_QUEUE_COUNT };
 
 typedef struct sn_instr {
-    const char *op;          /* name */
+    const char *op; /* name */
     const sn_kernel *kernel;
     sn_arg *in, *out; /* in the program's table of arguments */
     uint8_t n_in, n_out, queue;
     uint8_t axis; /* of the comm queue: the axis of the mesh over whose ranks it communicates */
-    bool pairs; /* flops count pairs of tokens of one sequence: see graph/op.h */
-    bool pair; /* of the comm queue: two ranks of it alone take part: */
+    bool pairs;   /* flops count pairs of tokens of one sequence: see graph/op.h */
+    bool pair;    /* of the comm queue: two ranks of it alone take part: */
     int16_t from, to;
     sn_attrs attrs;
     uint64_t scratch_offset, scratch_bytes; /* in the device arena */
@@ -83,11 +83,11 @@ typedef struct sn_instr {
      * own too; the others run one after the other. */
     uint32_t wait[SN_MAX_WAITS];
     uint32_t signal;
-    sn_turn_span turns;      /* in which it runs */
-    uint32_t node;           /* id in the graph */
-    const char *name;        /* of the node: "layers.0.q_proj" */
-    const char *made_by;     /* the pass, or "model" */
-    double flops, bytes;     /* cost, for the time estimate */
+    sn_turn_span turns;  /* in which it runs */
+    uint32_t node;       /* id in the graph */
+    const char *name;    /* of the node: "layers.0.q_proj" */
+    const char *made_by; /* the pass, or "model" */
+    double flops, bytes; /* cost, for the time estimate */
 } sn_instr;
 
 typedef struct sn_program {
@@ -97,7 +97,7 @@ typedef struct sn_program {
     sn_arg *args; /* of all instructions, in their order */
     uint32_t n_args;
     uint64_t transient_bytes[SN_TIER_COUNT]; /* beyond the persistent part, by arena */
-    int turns; /* how many there are; 0: everything runs */
+    int turns;                               /* how many there are; 0: everything runs */
 } sn_program;
 
 #endif

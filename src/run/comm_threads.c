@@ -1,5 +1,5 @@
-/* Ranks that are threads of one process: peers' bytes are read in place, between two barriers, or from a box for each pair. Where there are more of them
- * than processors, who waits sleeps at once: it would keep the one from running for which it waits. */
+/* Ranks that are threads of one process: peers' bytes are read in place, between two barriers, or from a box for each pair. Where there are
+ * more of them than processors, who waits sleeps at once: it would keep the one from running for which it waits. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <pthread.h>
@@ -122,8 +122,15 @@ static group *make(int n, const int *members, bool crowded) {
     }
     if (members) memcpy(g->members, members, (size_t)n * sizeof *members);
     for (int r = 0; r < n; r++)
-        g->comms[r] = (sn_comm){.rank = r, .size = n, .all_to_all = all_to_all, .done = done, .all_gather = all_gather, .exchange = exchange, .crowded = crowded,
-                                .group = find_group, .state = g};
+        g->comms[r] = (sn_comm){.rank = r,
+                                .size = n,
+                                .all_to_all = all_to_all,
+                                .done = done,
+                                .all_gather = all_gather,
+                                .exchange = exchange,
+                                .crowded = crowded,
+                                .group = find_group,
+                                .state = g};
     return g;
 }
 

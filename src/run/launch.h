@@ -15,8 +15,8 @@
 #include "program/comm.h"
 
 typedef struct sn_launch {
-    int rank, size;   /* of processes; size 1: alone */
-    const char *from; /* the variable that said so; NULL: alone */
+    int rank, size;      /* of processes; size 1: alone */
+    const char *from;    /* the variable that said so; NULL: alone */
     const char *address; /* of rank 0, as MASTER_ADDR says; NULL: joined by MPI */
     int port;
 } sn_launch;

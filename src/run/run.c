@@ -26,8 +26,8 @@ struct sn_run {
     const sn_plan *plan;
     sn_device device;
     sn_comm *comms[SN_MESH_AXES]; /* over each axis of the mesh; NULL: alone there */
-    int spins; /* looks at what is waited for before a thread sleeps */
-    uint64_t sent; /* by collectives of programs; the communication queue counts */
+    int spins;                    /* looks at what is waited for before a thread sleeps */
+    uint64_t sent;                /* by collectives of programs; the communication queue counts */
     sn_team *team;
     char *base[SN_TIER_COUNT];
     double *seconds[SN_MAX_PROGRAMS];
@@ -89,7 +89,8 @@ static void execute(sn_run *run, const sn_instr *in, int slot, unsigned ticket) 
         c.in[i] = tensor_of(run, &in->in[i], slot);
         if (in->in[i].arena == SN_TIER_DISK) c.disk_offset = in->in[i].offset;
     }
-    for (int i = 0; i < in->n_out; i++) c.out[i] = sn_in_turn(in->out[i].turns, run->turn) ? tensor_of(run, &in->out[i], slot) : (sn_tensor){0};
+    for (int i = 0; i < in->n_out; i++)
+        c.out[i] = sn_in_turn(in->out[i].turns, run->turn) ? tensor_of(run, &in->out[i], slot) : (sn_tensor){0};
     c.scratch = in->scratch_bytes ? run->base[SN_TIER_DEVICE] + in->scratch_offset : NULL;
     c.team = in->queue == SN_QUEUE_COMPUTE ? run->team : NULL;
     c.comm = in->queue == SN_QUEUE_COMM ? run->comms[in->axis] : NULL;
@@ -197,7 +198,8 @@ static void *queue_main(void *arg) {
 static sn_status start_queues(sn_run *run) {
     uint32_t used = 0;
     for (int k = 0; k < run->plan->n_programs; k++) {
-        for (uint32_t i = 0; i < run->plan->programs[k].program.count; i++) run->uses[k] |= 1u << run->plan->programs[k].program.instrs[i].queue;
+        for (uint32_t i = 0; i < run->plan->programs[k].program.count; i++)
+            run->uses[k] |= 1u << run->plan->programs[k].program.instrs[i].queue;
         used |= run->uses[k];
     }
     for (int q = 1; q < SN_QUEUE_COUNT; q++) {
@@ -248,7 +250,8 @@ sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *com
     if (s == SN_OK && device->map) s = sn_files_open(plan->files, plan->n_files, &run->files);
     if (s == SN_OK && device->map) s = sn_disk_open(plan->disk_folder, plan->arena_bytes[SN_TIER_DISK], &run->files.disk);
     if (s == SN_OK && device->map) s = sn_team_open(plan->device.threads, NULL, &run->team);
-    for (int t = 0; s == SN_OK && device->map && t < SN_TIER_DISK; t++) s = device->map(plan->arena_bytes[t], run->team, (void **)&run->base[t]);
+    for (int t = 0; s == SN_OK && device->map && t < SN_TIER_DISK; t++)
+        s = device->map(plan->arena_bytes[t], run->team, (void **)&run->base[t]);
     if (s == SN_OK && device->map) s = start_queues(run);
     if (s != SN_OK) {
         sn_run_close(run);
@@ -311,7 +314,8 @@ void *sn_run_io(const sn_run *run, int index, const char *name, int slot, const 
 static sn_status part_of(const sn_run *run, sn_pid p, uint64_t at, size_t n, char **base, uint64_t *offset) {
     const sn_placed *x = &run->plan->persistent[p];
     if (at > x->bytes || n > x->bytes - at)
-        return sn_fail(SN_ERR_INTERNAL, "%zu bytes at %llu are outside persistent value %u of %llu", n, (unsigned long long)at, p, (unsigned long long)x->bytes);
+        return sn_fail(SN_ERR_INTERNAL, "%zu bytes at %llu are outside persistent value %u of %llu", n, (unsigned long long)at, p,
+                       (unsigned long long)x->bytes);
     *offset = x->offset + at;
     *base = run->base[x->tier];
     return *base || x->tier == SN_TIER_DISK ? SN_OK : sn_fail(SN_ERR_USAGE, "device %s has no memory", run->device.shape.name);

@@ -29,9 +29,9 @@ sn_status sn_run_open(const sn_plan *plan, const sn_device *device, sn_comm *com
 void sn_run_close(sn_run *run);
 
 /* Runs program `index` with the inputs of `slot`. Collective over the comm when the program communicates.
- * Fails when a file of an instruction `read` cannot be read or ends early, or the disk arena cannot be read or written; the message names the program, the instruction,
- * the file and the place in it. The program has then run to its end without executing anything after the failure but
- * collectives, so that no rank hangs; what it should have written is unspecified. */
+ * Fails when a file of an instruction `read` cannot be read or ends early, or the disk arena cannot be read or written; the message names
+ * the program, the instruction, the file and the place in it. The program has then run to its end without executing anything after the
+ * failure but collectives, so that no rank hangs; what it should have written is unspecified. */
 sn_status sn_run_program(sn_run *run, int index, int slot);
 
 /* Of a job that trains in turns: programs run for this turn from now on. Turn 0 is the first, and the only one of other jobs. */

@@ -34,8 +34,7 @@ bool sn_shape_bytes(const sn_shape *s, sn_dtype t, size_t *out) {
 const char *sn_shape_text(const sn_shape *s, char buffer[96]) {
     size_t at = 0;
     buffer[at++] = '[';
-    for (int i = 0; i < s->rank && at < 80; i++)
-        at += (size_t)snprintf(buffer + at, 96 - at, "%s%lld", i ? "," : "", (long long)s->d[i]);
+    for (int i = 0; i < s->rank && at < 80; i++) at += (size_t)snprintf(buffer + at, 96 - at, "%s%lld", i ? "," : "", (long long)s->d[i]);
     snprintf(buffer + at, 96 - at, "]");
     return buffer;
 }

@@ -22,8 +22,7 @@ typedef struct sn_tensor {
 } sn_tensor;
 
 /* sn_shape_of(512, 576) */
-#define sn_shape_of(...)                                                                                           \
-    sn_shape_from((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
+#define sn_shape_of(...) sn_shape_from((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
 sn_shape sn_shape_from(int rank, const int64_t *d);
 
 bool sn_shape_equal(const sn_shape *a, const sn_shape *b);

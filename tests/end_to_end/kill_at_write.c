@@ -41,8 +41,8 @@ static void count_fd(int fd, const char *what) {
     count(path, what);
 }
 
-#define NEXT(result, name, parameters)                                                                                                                         \
-    static result(*next) parameters;                                                                                                                           \
+#define NEXT(result, name, parameters) \
+    static result(*next) parameters;   \
     if (!next) *(void **)&next = dlsym(RTLD_NEXT, name)
 
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at) {

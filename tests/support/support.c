@@ -9,7 +9,8 @@
 #include "base/rng.h"
 
 void test_fill(float *x, size_t n, uint32_t seed, float scale) {
-    for (size_t i = 0; i < n; i++) x[i] = (2 * sn_uniform(sn_philox(seed, 1, (uint32_t)(i / 4), (uint32_t)(i >> 34), 0, 0).v[i % 4]) - 1) * scale;
+    for (size_t i = 0; i < n; i++)
+        x[i] = (2 * sn_uniform(sn_philox(seed, 1, (uint32_t)(i / 4), (uint32_t)(i >> 34), 0, 0).v[i % 4]) - 1) * scale;
 }
 
 double test_error(const float *a, const float *b, size_t n) {

@@ -12,10 +12,10 @@
 #include "base/status.h"
 
 /* Fails the test with the library's message when the call does not return SN_OK. */
-#define assert_ok(expr)                                                                                            \
-    do {                                                                                                           \
-        sn_status status_ = (expr);                                                                                \
-        if (status_ != SN_OK) fail_msg("%s: %s (%s)", #expr, sn_error_text(), sn_status_name(status_));            \
+#define assert_ok(expr)                                                                                 \
+    do {                                                                                                \
+        sn_status status_ = (expr);                                                                     \
+        if (status_ != SN_OK) fail_msg("%s: %s (%s)", #expr, sn_error_text(), sn_status_name(status_)); \
     } while (0)
 
 /* Deterministic numbers in [-scale, scale). */

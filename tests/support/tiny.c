@@ -119,7 +119,9 @@ static void fill_hyper(tiny *t, int index, int number) {
     const int step = (int)sn_turn_step(&t->job->turns, number);
     float *hyper = sn_run_io(t->run, index, "hyper", 0, NULL);
     if (hyper)
-        memcpy(hyper, (float[]){1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1), 0, 0, (float)sn_turn_ends(&t->job->turns, number)},
+        memcpy(hyper,
+               (float[]){1e-2f, (float)(1 - pow(0.9, step + 1)), (float)(1 - pow(0.999, step + 1)), 1, (float)(step + 1), 0, 0,
+                         (float)sn_turn_ends(&t->job->turns, number)},
                32);
 }
 

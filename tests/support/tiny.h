@@ -21,7 +21,7 @@ typedef struct tiny {
 
 enum { TINY_VOCAB = 97 };
 
-sn_model_config tiny_llama(void); /* 2 layers, 4 heads of 8, 2 KV heads, hidden 32, feed-forward 56, tied */
+sn_model_config tiny_llama(void);           /* 2 layers, 4 heads of 8, 2 KV heads, hidden 32, feed-forward 56, tied */
 sn_model_config tiny_llama_of_blocks(void); /* the same with 6 heads of 16, 3 KV heads, hidden 96, feed-forward 224: rows of whole 32s */
 sn_model_config tiny_gpt2(void);
 

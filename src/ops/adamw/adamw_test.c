@@ -216,9 +216,16 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form),  cmocka_unit_test(against_f64),         cmocka_unit_test(a_hundred_steps_of_torch),
-        cmocka_unit_test(decay_alone), cmocka_unit_test(not_applied),         cmocka_unit_test(rounds_by_the_documented_key),
-        cmocka_unit_test(last_copy_is_rounded_stochastically), cmocka_unit_test(refuses),     cmocka_unit_test(small_steps_in_bf16), cmocka_unit_test(shards_keep_their_bits),
+        cmocka_unit_test(every_form),
+        cmocka_unit_test(against_f64),
+        cmocka_unit_test(a_hundred_steps_of_torch),
+        cmocka_unit_test(decay_alone),
+        cmocka_unit_test(not_applied),
+        cmocka_unit_test(rounds_by_the_documented_key),
+        cmocka_unit_test(last_copy_is_rounded_stochastically),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(small_steps_in_bf16),
+        cmocka_unit_test(shards_keep_their_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

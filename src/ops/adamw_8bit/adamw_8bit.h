@@ -3,8 +3,8 @@
  * unrounded new moments; they are then divided by their block's maximum and take the nearest codes. States of zero bytes are zero
  * moments. Nothing is written when clip[1] is 0. Source: Dettmers et al. 2021 (arXiv 2110.02861).
  *
- * Inputs: w, g, m u8 (w's shape), m_max f32 [blocks], v u8, v_max f32 [blocks], hyper, clip, w16?. Attributes: adamw's. Where rows are whole
- * blocks, [blocks] may be w's shape with the last dimension in blocks. */
+ * Inputs: w, g, m u8 (w's shape), m_max f32 [blocks], v u8, v_max f32 [blocks], hyper, clip, w16?. Attributes: adamw's. Where rows are
+ * whole blocks, [blocks] may be w's shape with the last dimension in blocks. */
 #ifndef SN_OPS_ADAMW_8BIT_H
 #define SN_OPS_ADAMW_8BIT_H
 

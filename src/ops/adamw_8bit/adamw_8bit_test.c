@@ -197,7 +197,8 @@ static void shards_keep_their_bits(void **state) {
 static void blocks_in_rows(void **state) {
     (void)state;
     enum { ROWS = 3, BLOCKS = 2 };
-    sn_call flat = call(SN_F32, SN_F32, SN_F32, ROWS * BLOCKS * SN_DYNAMIC_BLOCK), rows = call(SN_F32, SN_F32, SN_F32, ROWS * BLOCKS * SN_DYNAMIC_BLOCK);
+    sn_call flat = call(SN_F32, SN_F32, SN_F32, ROWS * BLOCKS * SN_DYNAMIC_BLOCK),
+            rows = call(SN_F32, SN_F32, SN_F32, ROWS * BLOCKS * SN_DYNAMIC_BLOCK);
     for (int k = 0; k < 6; k++) rows.in[k].shape = sn_shape_of(ROWS, k == 3 || k == 5 ? BLOCKS : BLOCKS * SN_DYNAMIC_BLOCK);
     op_prepare(&sn_op_adamw_8bit, &rows, rows.n_in);
     op_run(&sn_op_adamw_8bit, &flat);

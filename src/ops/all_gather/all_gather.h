@@ -1,6 +1,6 @@
 /* all_gather: each rank holds a flat shard of ceil(units / ranks) units of x, the last ranks fewer or none, and gets the whole:
- * x -> y of the same logical shape. Or of ceil(units / ranks) units of its rows. With `into` (optional, of that shape too) the whole is written there and there is no
- * output; x may be this rank's part of `into` itself. Collective. */
+ * x -> y of the same logical shape. Or of ceil(units / ranks) units of its rows. With `into` (optional, of that shape too) the whole is
+ * written there and there is no output; x may be this rank's part of `into` itself. Collective. */
 #ifndef SN_OPS_ALL_GATHER_H
 #define SN_OPS_ALL_GATHER_H
 

@@ -108,7 +108,7 @@ static void refuses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_gets_all), cmocka_unit_test(in_place), cmocka_unit_test(blocks), cmocka_unit_test(alone),
-                                       cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_gets_all), cmocka_unit_test(in_place), cmocka_unit_test(blocks),
+                                       cmocka_unit_test(alone), cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(by_the_documented_key), cmocka_unit_test(nothing_and_everything),
-                                       cmocka_unit_test(rows_keep_their_bits), cmocka_unit_test(places_say_which_rows), cmocka_unit_test(keeps_the_share),
-                                       cmocka_unit_test(refuses)};
+                                       cmocka_unit_test(rows_keep_their_bits),  cmocka_unit_test(places_say_which_rows),
+                                       cmocka_unit_test(keeps_the_share),       cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

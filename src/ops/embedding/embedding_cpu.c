@@ -93,7 +93,8 @@ static void embedding_grad_run(const sn_call *c) {
         if (ids[t] >= first && ids[t] < first + rows) start[ids[t] - first + 2]++;
     for (int64_t v = 2; v <= rows + 1; v++) start[v] += start[v - 1];
     for (int64_t t = 0; t < tokens; t++)
-        if (ids[t] >= first && ids[t] < first + rows) order[start[ids[t] - first + 1]++] = (int32_t)t; /* leaves start[v] at the first of v */
+        if (ids[t] >= first && ids[t] < first + rows)
+            order[start[ids[t] - first + 1]++] = (int32_t)t; /* leaves start[v] at the first of v */
     grad_context g = {.dy = &c->in[1], .table = table, .adds = sn_has(c, 2), .start = start, .order = order};
     sn_team_run(c->team, sn_tasks(rows, GRAD_ROWS), embedding_grad_task, &g);
 }

@@ -21,16 +21,17 @@ typedef struct sn_gemm_pack {
 
 struct sn_gemm_isa {
     int mr, nr;
-    int rows_block;     /* rows of A that are run against one panel of B before the next */
-    bool pairs;         /* bf16 x bf16 by pairs */
+    int rows_block; /* rows of A that are run against one panel of B before the next */
+    bool pairs;     /* bf16 x bf16 by pairs */
     void (*pack)(const sn_gemm_pack *p, uint32_t *out);
-    /* c[m][n] (m <= mr, n <= nr) = panels' product, a chain from 0 (added to c unless fresh) (+ bias). a, b: packed, b aligned to 64. bias may be NULL. */
+    /* c[m][n] (m <= mr, n <= nr) = panels' product, a chain from 0 (added to c unless fresh) (+ bias). a, b: packed, b aligned to 64. bias
+     * may be NULL. */
     void (*tile)(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh, const float *bias);
     void (*tile_pairs)(int64_t steps, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, int m, int n, bool fresh,
                        const float *bias);
     /* out[r] = x . row r of b, rows <= SN_GEMM_DOTS, in the lane order of gemm.h. x is padded with zeros to a multiple of 16. */
     void (*dots)(const float *x, const void *b, int64_t ldb, sn_dtype form, int64_t k, int rows, float *out);
-    const sn_convert_isa *convert; /* decodes block formats, with the bits of sn_to_f32 */
+    const sn_convert_isa *convert;                                        /* decodes block formats, with the bits of sn_to_f32 */
     void (*store)(sn_dtype form, const float *row, int64_t n, void *out); /* f32 row to f32, bf16 or f16, nearest even */
 };
 

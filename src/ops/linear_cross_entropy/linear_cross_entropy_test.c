@@ -194,7 +194,8 @@ static void same_bits(void **state) {
     static const sn_dtype forms[][3] = {
         {SN_F32, SN_F32, SN_F32}, {SN_BF16, SN_BF16, SN_F32}, {SN_BF16, SN_F32, SN_BF16}, {SN_F32, SN_BF16, SN_F16}};
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
-        problem p = make(583, 21, 517, forms[f][0], forms[f][1], forms[f][2]), q = make(583, 21, 517, forms[f][0], forms[f][1], forms[f][2]);
+        problem p = make(583, 21, 517, forms[f][0], forms[f][1], forms[f][2]),
+                q = make(583, 21, 517, forms[f][0], forms[f][1], forms[f][2]);
         bool paired = forms[f][0] == SN_BF16 && forms[f][1] == SN_BF16;
         run(&p, REFERENCE, true, true, 0, 1);
         for (int t = 0; t < TABLES; t++) {

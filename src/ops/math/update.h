@@ -28,9 +28,11 @@ static inline void sn_store_updated(const sn_tensor *t, int64_t at, int64_t n, c
     sn_store_stochastic_bf16(x, sn_random_words(source, first + at, n, buffer), n, (uint16_t *)sn_element(t, at));
 }
 
-/* Stores the 16-bit copy of n <= SN_PIECE updated weights: rounded to the nearest. With hyper's `last`, the number of a turn from 1 on, the f32 weights
- * will be gone after this update: then bf16 is rounded stochastically (role 3, that number in place of the step), so that small changes are not lost. */
-static inline void sn_store_copy(const sn_tensor *w16, int64_t at, int64_t n, const float *x, const float *hyper, int64_t parameter, int64_t first) {
+/* Stores the 16-bit copy of n <= SN_PIECE updated weights: rounded to the nearest. With hyper's `last`, the number of a turn from 1 on, the
+ * f32 weights will be gone after this update: then bf16 is rounded stochastically (role 3, that number in place of the step), so that small
+ * changes are not lost. */
+static inline void sn_store_copy(const sn_tensor *w16, int64_t at, int64_t n, const float *x, const float *hyper, int64_t parameter,
+                                 int64_t first) {
     if (hyper[SN_HYPER_LAST] == 0 || w16->dtype != SN_BF16) {
         sn_store_f32(w16->dtype, x, n, sn_element(w16, at));
         return;

@@ -57,16 +57,17 @@ static const char *axes(const sn_call *c) {
 
 static sn_cost cost(const sn_call *c) { return (sn_cost){.bytes = (double)c->attrs.i[SN_READ_BYTES]}; }
 
-const sn_op sn_op_read = {.name = "read",
-                          .min_in = 0,
-                          .max_in = 1,
-                          .n_out = 1,
-                          .mutates = 1,
-                          .into = 1,
-                          .int_attrs = {"file", "offset", "bytes", "dtype", "columns", "head_dim", "stride", "first_row", "first_column", "parts"},
-                          .begins = {{.attr = 1 + SN_READ_FIRST_ROW, .operand = SN_MAX_IN, .dim = 0},
-                                     {.attr = 1 + SN_READ_FIRST_COLUMN, .operand = SN_MAX_IN, .dim = 1}},
-                          .axes = axes,
-                          .shape = shape,
-                          .cost = cost,
-                          .kernels = {sn_read_cpu}};
+const sn_op sn_op_read = {
+    .name = "read",
+    .min_in = 0,
+    .max_in = 1,
+    .n_out = 1,
+    .mutates = 1,
+    .into = 1,
+    .int_attrs = {"file", "offset", "bytes", "dtype", "columns", "head_dim", "stride", "first_row", "first_column", "parts"},
+    .begins = {{.attr = 1 + SN_READ_FIRST_ROW, .operand = SN_MAX_IN, .dim = 0},
+               {.attr = 1 + SN_READ_FIRST_COLUMN, .operand = SN_MAX_IN, .dim = 1}},
+    .axes = axes,
+    .shape = shape,
+    .cost = cost,
+    .kernels = {sn_read_cpu}};

@@ -81,7 +81,8 @@ static sn_status read_transposed(const sn_call *c, const sn_tensor *x) {
 
 static sn_status read_rows(const sn_call *c, const sn_tensor *x) {
     const sn_dtype_info *d = &sn_dtypes[x->dtype];
-    const uint64_t first = (uint64_t)c->attrs.i[SN_READ_FIRST_ROW], begin = x->shape.rank == 1 ? first / (uint64_t)d->block * (uint64_t)d->bytes : first * row_bytes(x);
+    const uint64_t first = (uint64_t)c->attrs.i[SN_READ_FIRST_ROW],
+                   begin = x->shape.rank == 1 ? first / (uint64_t)d->block * (uint64_t)d->bytes : first * row_bytes(x);
     const size_t parts = x->shape.rank == 1 ? (size_t)parts_of(c) : 1, bytes = sn_tensor_bytes(x) / parts;
     for (size_t k = 0; bytes && k < parts; k++)
         SN_TRY(read_at(c, begin + (uint64_t)c->attrs.i[SN_READ_BYTES] / parts * k, (char *)x->data + k * bytes, bytes));

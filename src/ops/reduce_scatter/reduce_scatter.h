@@ -7,8 +7,8 @@
 #include "program/kernel.h"
 
 enum {
-    SN_REDUCE_SCATTER_AXIS = 0, /* int: sn_mesh_axis */
-    SN_REDUCE_SCATTER_UNIT = 1, /* int: elements that stay together */
+    SN_REDUCE_SCATTER_AXIS = 0,  /* int: sn_mesh_axis */
+    SN_REDUCE_SCATTER_UNIT = 1,  /* int: elements that stay together */
     SN_REDUCE_SCATTER_RANKS = 2, /* int: of the mesh axis */
     SN_REDUCE_SCATTER_COPIES = 3 /* int: 1: the comm copies (program/comm.h), so that summands of other ranks need scratch */,
     SN_REDUCE_SCATTER_ROWS = 4 /* int: 1: the shard is one of the first dimension, and the unit counts rows */

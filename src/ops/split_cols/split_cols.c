@@ -48,7 +48,21 @@ static const char *concat_axes(const sn_call *c) {
     return "tn,tn,tn->tn";
 }
 
-const sn_op sn_op_split_cols = {.name = "split_cols", .min_in = 1, .max_in = 1, .n_out = SN_SPLIT_COLS_PARTS, .shape = split_shape,
-                                .axes = split_axes, .thirds = true, .grad = split_grad, .kernels = {sn_split_cols_cpu}};
-const sn_op sn_op_concat_cols = {.name = "concat_cols", .min_in = SN_SPLIT_COLS_PARTS, .max_in = SN_SPLIT_COLS_PARTS, .n_out = 1,
-                                 .shape = concat_shape, .axes = concat_axes, .thirds = true, .grad = concat_grad, .kernels = {sn_concat_cols_cpu}};
+const sn_op sn_op_split_cols = {.name = "split_cols",
+                                .min_in = 1,
+                                .max_in = 1,
+                                .n_out = SN_SPLIT_COLS_PARTS,
+                                .shape = split_shape,
+                                .axes = split_axes,
+                                .thirds = true,
+                                .grad = split_grad,
+                                .kernels = {sn_split_cols_cpu}};
+const sn_op sn_op_concat_cols = {.name = "concat_cols",
+                                 .min_in = SN_SPLIT_COLS_PARTS,
+                                 .max_in = SN_SPLIT_COLS_PARTS,
+                                 .n_out = 1,
+                                 .shape = concat_shape,
+                                 .axes = concat_axes,
+                                 .thirds = true,
+                                 .grad = concat_grad,
+                                 .kernels = {sn_concat_cols_cpu}};

@@ -232,8 +232,14 @@ static sn_comm *make(int rank, int size) {
     for (int r = 0; r < size; r++) s->peers[r] = r;
     s->tag = TAG;
     s->root = c;
-    *c = (sn_comm){.rank = rank, .size = size, .copies = true, .all_to_all = all_to_all, .done = done, .all_gather = all_gather,
-                   .exchange = exchange, .state = s};
+    *c = (sn_comm){.rank = rank,
+                   .size = size,
+                   .copies = true,
+                   .all_to_all = all_to_all,
+                   .done = done,
+                   .all_gather = all_gather,
+                   .exchange = exchange,
+                   .state = s};
     return c;
 }
 
@@ -261,7 +267,8 @@ __attribute__((visibility("default"))) const char *snug_mpi_open(int rank, int s
     if (provided < MPI_THREAD_SERIALIZED) return "this MPI gives threads no turn (MPI_THREAD_SERIALIZED)";
     if (seen_rank != rank || seen_size != size) {
         snprintf(text, 256,
-                 "MPI sees rank %d of %d. mpirun or srun --mpi=pmix has to start the ranks; without MPI, MASTER_ADDR and MASTER_PORT say where to join",
+                 "MPI sees rank %d of %d. mpirun or srun --mpi=pmix has to start the ranks; without MPI, MASTER_ADDR and MASTER_PORT say "
+                 "where to join",
                  seen_rank, seen_size);
         return text;
     }

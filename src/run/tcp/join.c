@@ -52,7 +52,7 @@ typedef struct joining {
     const sn_launch *launch;
     int *fds;
     double patience, until; /* seconds; when that is over; 0: for ever */
-    bool local;   /* all ranks are on this machine, as the address says */
+    bool local;             /* all ranks are on this machine, as the address says */
 } joining;
 
 static double left(const joining *j) { return j->until > 0 ? j->until - sn_now() : 3600; }
