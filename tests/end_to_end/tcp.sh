@@ -101,6 +101,19 @@ last='a rank that does not come'
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((port + 1)) "$snug" $(train) --out "$work/none" --rank-timeout 0.5 >"$out" 2>"$err" </dev/null && fail "$last: status 0"
 warns 'these of 2 ranks have not come: 1'
 
+# ---- a machine without a table of hosts, as small containers are ----
+last='localhost that nothing resolves'
+if unshare --mount mount --bind /dev/null /etc/hosts 2>/dev/null; then
+  port=$((port + 2)) launched=
+  : >"$out"; : >"$err"
+  for r in 0 1; do
+    RANK=$r WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$port unshare --mount sh -c 'for f in hosts nsswitch.conf resolv.conf; do [ ! -f /etc/$f ] || mount --bind /dev/null /etc/$f; done; exec "$@"' - \
+      "$snug" $(train) --out "$work/nameless" --num-train-epochs 1 --rank-timeout 10 >>"$out" 2>>"$err" </dev/null &
+    launched="$launched $!"
+  done
+  landed || fail "$last: $(cat "$err")"
+fi
+
 # ---- torch's launcher: its agent keeps MASTER_PORT for itself ----
 last='torch.distributed.run'
 if "${SNUG_TEST_TORCH:-false}" -c 'import torch.distributed.run' 2>/dev/null; then

@@ -225,11 +225,12 @@ static sn_status lead(const joining *j) {
 /* A connection to rank 0, which may not be there yet. */
 static sn_status reach(const joining *j, int *out) {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    const char *address = !strcmp(j->launch->address, "localhost") ? "127.0.0.1" : j->launch->address; /* whatever /etc/hosts says */
     char port[16], why[160] = "";
     snprintf(port, sizeof port, "%d", j->launch->port);
     do {
         struct addrinfo *found = NULL;
-        int bad = getaddrinfo(j->launch->address, port, &hints, &found);
+        int bad = getaddrinfo(address, port, &hints, &found);
         if (bad) snprintf(why, sizeof why, "%s", gai_strerror(bad));
         for (const struct addrinfo *a = found; a; a = a->ai_next) {
             int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
