@@ -225,7 +225,7 @@ static sn_status lead(const joining *j) {
 /* A connection to rank 0, which may not be there yet. */
 static sn_status reach(const joining *j, int *out) {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    const char *address = !strcmp(j->launch->address, "localhost") ? "127.0.0.1" : j->launch->address; /* whatever /etc/hosts says */
+    const char *address = j->local ? "127.0.0.1" : j->launch->address; /* where open_listener listens, whatever /etc/hosts says */
     char port[16], why[160] = "";
     snprintf(port, sizeof port, "%d", j->launch->port);
     do {
