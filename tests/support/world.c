@@ -8,18 +8,24 @@
 #include "plan/cluster.h"
 #include "tensor/convert.h"
 
+/* A training job on this device, as the recipe and s->ranks say. */
+static void make_job(sn_session *s, const sn_options *recipe, const sn_model_config *model, const sn_training_shape *shape,
+                     const char *device) {
+    assert_ok(sn_device_find(device, 1, &s->device));
+    s->cluster.addresses = s->device.shape.addresses;
+    assert_ok(sn_session_cluster(s, recipe));
+    assert_ok(sn_session_mesh(s, recipe));
+    assert_ok(sn_job_for_training(model, NULL, shape, recipe, &s->cluster, NULL, &s->job));
+}
+
 void world_plan(world *w, const world_rows *rows, const sn_model_config *model, const char *device, int ranks, const char *options) {
     *w = (world){.rows = *rows, .ranks = ranks, .recipe = tiny_recipe(options), .vocabulary = model->vocab_size};
     sn_session *s = &w->s;
     w->accumulation = sn_options_int(w->recipe, "gradient_accumulation_steps");
-    assert_ok(sn_device_find(device, 1, &s->device));
-    s->cluster.addresses = s->device.shape.addresses;
     s->cluster.processes = rows->processes;
     s->ranks = ranks;
-    assert_ok(sn_session_cluster(s, w->recipe));
-    assert_ok(sn_session_mesh(s, w->recipe));
     sn_training_shape shape = {.tokens = rows->rows * rows->length / w->accumulation, .evaluate = rows->evaluate};
-    assert_ok(sn_job_for_training(model, NULL, &shape, w->recipe, &s->cluster, NULL, &s->job));
+    make_job(s, w->recipe, model, &shape, device);
     for (int r = 0; r < ranks; r++) {
         sn_plan_request request = {.device = s->device.shape, .reuse = true, .rank = r};
         assert_ok(sn_plan_make(s->job, &request, &w->plans[r]));
@@ -33,12 +39,8 @@ size_t world_classes(const sn_model_config *config, int ranks, const char *optio
     int *first;
     size_t n;
     assert_true(ranks <= 32);
-    assert_ok(sn_device_find("cpu", 1, &s.device));
-    s.cluster.addresses = s.device.shape.addresses;
-    assert_ok(sn_session_cluster(&s, recipe));
-    assert_ok(sn_session_mesh(&s, recipe));
     sn_training_shape shape = {.tokens = (int64_t)ranks * 7};
-    assert_ok(sn_job_for_training(config, NULL, &shape, recipe, &s.cluster, NULL, &s.job));
+    make_job(&s, recipe, config, &shape, "cpu");
     assert_ok(sn_plan_rank_classes(s.job, &first, &n));
     for (int r = 0; r < ranks; r++) {
         sn_plan_request request = {.device = s.device.shape, .reuse = true, .rank = r};
