@@ -21,7 +21,8 @@ bool sn_probe_folder(const char *folder, char out[256]) {
 
 const sn_probe_disk *sn_probe_find_disk(const sn_probe *p, const char *folder) {
     char real[256];
-    for (int i = 0; folder && *folder && sn_probe_folder(folder, real) && i < p->n_disks; i++)
+    if (!folder || !*folder || !sn_probe_folder(folder, real)) return NULL;
+    for (int i = 0; i < p->n_disks; i++)
         if (!strcmp(p->disks[i].folder, real)) return &p->disks[i];
     return NULL;
 }
